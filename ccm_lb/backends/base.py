@@ -1,0 +1,207 @@
+"""
+What a provider implements, and what it is handed.
+
+A provider subclasses `LoadBalancerBackend`, declares its settings as a pydantic model, and names the class in the entry point
+group `ccm_lb.backends`:
+
+    [project.entry-points."ccm_lb.backends"]
+    acme = "acme_lb:AcmeBackend"
+
+`ccm-lb run --cloud-provider acme --cloud-config acme.yaml` then reads acme.yaml into that model, opens the backend, and calls it.
+The rest is the core's: watching, finalizers, status, events, retries, leader election, one call at a time for each Service.
+
+The contract is upstream's `cloudprovider.LoadBalancer` (k8s.io/cloud-provider/cloud.go), in snake_case and async:
+
+- Every method may be called again at any time: after a crash, a lost reply, a change of the leader, or for no visible reason. Work is
+  found again by its owner, `context.cluster_id` and `service.uid`, which must be stored on the load balancer by the very request
+  that creates it. Names, status and annotations are no identity: users edit them, and two clusters choose the same ones.
+- Calls for one Service never overlap. Calls for different Services do.
+- A request that changes nothing is not sent: compare with what the cloud holds, write the difference.
+- Service and nodes are read-only.
+- A failure leaves what served before serving; what this very attempt created may be rolled back, nothing else.
+- Any exception is a failure: shown to the user in an event, retried after 5 s doubling to 300 s. `RetryAfterError`, `TerminalError` and
+  `ImplementedElsewhereError` from `ccm_lb.errors` say more and are honoured from every method.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from ccm_lb.objects import LoadBalancerStatus, Node, Service
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """What the cloud answered: any status, also 4xx and 5xx; which of them are errors is the backend's to say."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON, None when empty. Raises ValueError when it is neither."""
+        return json.loads(self.body) if self.body else None
+
+
+class Transport(Protocol):
+    """
+    The way to the cloud, shared by all calls of a backend.
+
+    It bounds how many requests are under way, waits as the cloud asks (429, Retry-After) for all of them alike, refuses to send
+    once the Lease is not surely held, and retries what may be retried: a few attempts, seconds in all.
+    """
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        idempotent: bool | None = None,
+    ) -> Response:
+        """
+        Send one HTTP request; `body` goes out as JSON unless it is None.
+
+        `idempotent` says whether it may be repeated after a lost reply; None means: by its method (all but POST and PATCH).
+
+        Raises:
+            RetryAfterError: the cloud asks for a longer pause than one call should take.
+            CloudUnreachableError: no answer; the request may have been applied.
+            NotLeaderError: not sent, since another replica may be working by now.
+        """
+        ...
+
+    def permit(self) -> AbstractAsyncContextManager[None]:
+        """
+        For a backend that talks through a vendor's SDK: hold this around each SDK call, and limit and fence apply to it too.
+
+        Raises NotLeaderError on entry.
+        """
+        ...
+
+    @property
+    def fencing_token(self) -> str | None:
+        """
+        `<Lease UID>:<leaseTransitions>` of the Lease held, None without leader election.
+
+        A cloud that can store it refuses a write that carries a lower number than one it has seen, which closes the gap between the
+        check before a request and its arrival.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Time as the controller sees it; tests hand in their own."""
+
+    def monotonic(self) -> float:
+        """Seconds that never jump and go on while the process is stopped."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class EventRecorder(Protocol):
+    """Posts Kubernetes events on a Service; repeats are counted up, not written again."""
+
+    def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
+        """Post in the background; never raises, never blocks. `reason` is CamelCase, `message` a sentence for the user."""
+        ...
+
+
+class BackendConfig(BaseModel):
+    """The base of a provider's settings: frozen, unknown keys refused, kebab-free names as they stand in --cloud-config."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+ConfigT = TypeVar("ConfigT", bound=BackendConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class BackendContext(Generic[ConfigT]):
+    """Everything a backend is handed. It makes none of this itself, so limits, fencing and tests work for all of them."""
+
+    cluster_id: str  # identifies this cluster for ever: --cluster-name, or the UID of the namespace kube-system
+    config: ConfigT
+    transport: Transport
+    clock: Clock
+    events: EventRecorder
+
+
+class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
+    """One cloud's load balancers. Opened before the first call and closed after the last, by the core."""
+
+    config_model: ClassVar[type[BackendConfig]] = BackendConfig
+    """The settings in --cloud-config; a subclass names its own model."""
+
+    def __init__(self, context: BackendContext[ConfigT]) -> None:
+        self.context = context
+
+    async def open(self) -> None:
+        """
+        Get ready: look up what all calls need, check the credentials.
+
+        Called by every replica, also those that do not hold the Lease: read only. Raising is retried with a growing pause and
+        keeps `/readyz` red.
+        """
+
+    async def close(self) -> None:
+        """Release what `open` took. Called once, also after a failed `open`."""
+
+    @abc.abstractmethod
+    async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
+        """
+        The addresses of the load balancer owned by `service`; None when there is none.
+
+        None is a statement, not a guess: an error, a timeout, or an answer that may be stale is raised.
+        """
+
+    async def get_load_balancer_name(self, service: Service) -> str:
+        """The name for a new load balancer of `service`. By default upstream's: "a" and the UID without dashes, 32 characters."""
+        return default_load_balancer_name(service)
+
+    @abc.abstractmethod
+    async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
+        """
+        Make the cloud serve `service` from `nodes`; return the addresses it answers on, each IP with its ipMode (KEP-1860).
+
+        `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. ipMode says how
+        traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection of its own or
+        adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose.
+
+        Raises:
+            RetryAfterError: the cloud accepted the request and needs `delay` seconds more.
+            TerminalError: nothing will help until the Service itself changes.
+        """
+
+    @abc.abstractmethod
+    async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
+        """
+        Make the existing load balancer of `service` use exactly `nodes`; nothing but nodes changed since the last ensure.
+
+        A node that the cloud does not know (any more) is left out, said by an event, and does not stop the others. Raises if the load
+        balancer is not there: it is then ensured.
+        """
+
+    @abc.abstractmethod
+    async def ensure_load_balancer_deleted(self, service: Service) -> None:
+        """
+        Make sure that nothing of the load balancer of `service` is left, half-made parts included; absent is success.
+
+        `service` is as last seen, its type or class may have changed, and it may be gone from the API. Never touches what another
+        owner holds.
+        """
+
+
+def default_load_balancer_name(service: Service) -> str:
+    """Upstream's name (`cloudprovider.DefaultLoadBalancerName`): a letter first, no dashes, 32 characters at most."""
+    return ("a" + service.uid.replace("-", ""))[:32]
