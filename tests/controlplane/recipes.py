@@ -1,0 +1,122 @@
+"""What can be built, from which Go module, and under which key the result is kept; no I/O but reading our own files."""
+
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+PEER: Final = HERE / "peer"
+
+_VERSION = re.compile(r"1\.\d+\.\d+")
+
+
+class BuildError(Exception):
+    """The binaries can't be made; the text is one line for the person at the terminal."""
+
+
+class UsageError(BuildError):
+    """A version or name that was asked for does not exist."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recipe:
+    """One binary. `seconds` is what it takes on two cores from nothing, in the order of `RECIPES`."""
+
+    name: str
+    package: str
+    seconds: float
+
+
+# kube-apiserver comes first because the others share most of its packages.
+RECIPES: Final = (
+    Recipe("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 360.0),
+    Recipe("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 110.0),
+    Recipe("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", 45.0),
+    Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
+    Recipe("peer", ".", 60.0),
+)
+CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
+DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "etcd")
+
+
+def _pinned(module: str) -> str:
+    found = re.search(rf"^\s*{re.escape(module)} v(\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)
+    if found is None:
+        raise BuildError(f"{HERE / 'go.mod'}: no requirement on {module}; restore the file from the repository")
+    return found.group(1)
+
+
+def default_kube_version() -> str:
+    """The version that the committed go.mod pins, as `1.37.2`."""
+    return _pinned("k8s.io/kubernetes")
+
+
+def checked_version(version: str) -> str:
+    """`v1.34.4` and `1.34.4` both name a version; anything else is refused."""
+    bare = version.removeprefix("v")
+    if not _VERSION.fullmatch(bare):
+        raise UsageError(
+            f"KUBE_VERSION {version!r}: expected a full Kubernetes version such as {default_kube_version()}"
+        )
+    return bare
+
+
+def cache_key(recipe: Recipe, kube_version: str) -> str:
+    """
+    The folder of the cache that holds this binary.
+
+    It names the version for people and the hash of what it was built from, so that a changed pin is never served stale.
+    """
+    if recipe.name == "peer":
+        return f"peer-{_digest(PEER / 'go.mod', PEER / 'go.sum', PEER / 'main.go')}"
+    if recipe.name == "etcd":
+        return f"etcd-{_pinned('go.etcd.io/etcd/server/v3')}-{_digest(HERE / 'go.mod', HERE / 'go.sum')}"
+    if kube_version == default_kube_version():
+        return f"kubernetes-{kube_version}-{_digest(HERE / 'go.mod', HERE / 'go.sum')}"
+    return f"kubernetes-{kube_version}"
+
+
+def _digest(*files: Path) -> str:
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(file.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def build_flags(recipe: Recipe, kube_version: str) -> list[str]:
+    """Flags of `go build`: small, reproducible, and with the version that kube-apiserver reports at /version."""
+    link = "-s -w"
+    if recipe.package.startswith("k8s.io/kubernetes/"):
+        major, minor, _ = kube_version.split(".")
+        base = "k8s.io/component-base/version"
+        link += f" -X {base}.gitVersion=v{kube_version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
+    return ["-trimpath", "-ldflags", link]
+
+
+def derived_go_mod(version: str, upstream: str) -> str:
+    """
+    A go.mod for another Kubernetes version, from `upstream`, the go.mod of k8s.io/kubernetes at that version.
+
+    Kubernetes requires its staging modules at v0.0.0, which only its own workspace resolves; each is replaced by its release.
+    The `go` and `godebug` lines are the main module's to set, so they are taken over.
+    """
+    release = "v0." + version.split(".", 1)[1]
+    staging = sorted(set(re.findall(r"^\s*(k8s\.io/\S+) v0\.0\.0(?:\s|$)", upstream, re.MULTILINE)))
+    language = re.findall(r"^go \S+$|^godebug .*$", upstream, re.MULTILINE)
+    block = re.search(r"^godebug \(.*?^\)$", upstream, re.MULTILINE | re.DOTALL)
+    if block:
+        language = [line for line in language if not line.startswith("godebug")] + [block.group(0)]
+    replaced = [f"\t{module} => {module} {release}" for module in staging]
+    return "\n".join(
+        ["module controlplane", *language, f"require k8s.io/kubernetes v{version}", "replace (", *replaced, ")", ""]
+    )
+
+
+def go_version_needed(go_mod: str) -> tuple[int, int]:
+    """The `go` line of a go.mod as (major, minor)."""
+    found = re.search(r"^go (\d+)\.(\d+)", go_mod, re.MULTILINE)
+    if found is None:
+        raise BuildError("go.mod: no `go` line; restore the file from the repository")
+    return int(found.group(1)), int(found.group(2))
