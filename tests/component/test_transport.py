@@ -355,16 +355,16 @@ async def test_requests_and_permits_share_one_limit() -> None:
 
 
 async def test_a_pause_that_begins_while_a_request_waits_for_its_slot_holds_for_it_too() -> None:
-    virtual, cloud, sent_at = VirtualClock(), Cloud(), list[float]()
-    cloud.answers = [answer(429, "2"), answer(200)]
-    cloud.before_answer = lambda: sent_at.append(virtual.now - 1000.0)
-    sut = transport.CloudTransport(Fence(), virtual, max_concurrent=1)
+    """On the real clock, whose time does not pass just because somebody sleeps."""
+    loop, cloud, arrivals = asyncio.get_running_loop(), Cloud(), list[float]()
+    cloud.answers = [answer(429, "1"), answer(200)]
+    cloud.before_answer = lambda: arrivals.append(loop.time())
+    sut = transport.CloudTransport(Fence(), clock.SystemClock(), max_concurrent=1)
     async with serve(cloud):
         await sut.open()
         await asyncio.gather(sut.request("GET", cloud.url), sut.request("GET", cloud.url))
         await sut.close()
-    assert sent_at[0] == 0.0
-    assert min(sent_at[1:]) >= 2.0
+    assert arrivals[1] - arrivals[0] >= 1.0
 
 
 async def test_the_lease_lost_while_waiting_for_a_slot_is_noticed() -> None:
