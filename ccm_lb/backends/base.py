@@ -33,6 +33,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 
@@ -118,9 +119,9 @@ class EventRecorder(Protocol):
 
 
 class BackendConfig(BaseModel):
-    """The base of a provider's settings: frozen, unknown keys refused, kebab-free names as they stand in --cloud-config."""
+    """The base of a provider's settings: frozen, unknown keys refused; `token_file` is `tokenFile` in the file of --cloud-config."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
 
 ConfigT = TypeVar("ConfigT", bound=BackendConfig)

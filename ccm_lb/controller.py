@@ -1,0 +1,178 @@
+"""
+From events to work: what enters the queue and when, and the workers that empty it.
+
+Events arrive on every replica and keep its state warm; work is queued and done only between `work` and `stop`, that is while the
+Lease is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ccm_lb import cache, predicates
+from ccm_lb.announce import words
+from ccm_lb.errors import NotLeaderError, RetryAfterError, TerminalError
+from ccm_lb.objects import Key, Node, Service, parse_node, parse_service
+from ccm_lb.plan import Operation
+from ccm_lb.reconcile import Reconciler
+from ccm_lb.state import ClusterState
+from ccm_lb.workqueue import QueueClosedError, Workqueue
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """Owns the queue; what happens in the cluster comes in by `on_event`, `found` and `vanished_*`."""
+
+    def __init__(
+        self, state: ClusterState, reconciler: Reconciler, queue: Workqueue[Key], node_sync_debounce: float
+    ) -> None:
+        self._state = state
+        self._reconciler = reconciler
+        self._queue = queue
+        self._debounce = node_sync_debounce  # seconds between a node change and its sweep
+        self._working = False
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # ---- what happens in the cluster
+
+    def on_event(self, resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
+        """An event of the watch; `event` is None for an object of a list. What cannot be read is said and changes nothing."""
+        try:
+            if resource == "nodes":
+                self._on_node(event, parse_node(obj))
+            else:
+                self._on_service(event, parse_service(obj))
+        except (ValidationError, KeyError, TypeError) as error:
+            log.error(
+                "an object of the API server cannot be read", extra={"resource": resource, "reason": words(error)}
+            )
+
+    def found(self, resource: str, obj: Mapping[str, Any]) -> None:
+        """A live object, as a GET returned it."""
+        self.on_event(resource, None, obj)
+
+    def vanished_service(self, key: Key) -> None:
+        """A GET says that there is no such Service."""
+        self._state.gone(key)
+        self._queue_if_needed(key)
+
+    def vanished_node(self, name: str) -> None:
+        """A GET says that there is no such Node."""
+        if self._state.node_gone(name):
+            self._sweep_soon()
+
+    def _on_service(self, event: str | None, service: Service) -> None:
+        key, known = service.key, self._state.services.get(service.key)
+        if event == "DELETED":
+            self._on_service_deleted(service, known)
+            return
+        if not self._state.see(service):
+            return
+        if _is_news(known, service) or self._queue.idle(key):
+            self._queue_if_needed(key)
+
+    def _on_service_deleted(self, service: Service, known: Service | None) -> None:
+        at = cache.version(service.metadata.resource_version)
+        if known is not None and (known.uid != service.uid or at < self._state.services.version(service.key)):
+            return  # an echo of an older object of this name
+        if known is not None and self._state.at_stake(known):
+            # With a field selector a change of the type looks like this, too.
+            self._state.doubt(service.key)
+            self._queue_if_needed(service.key)
+        else:
+            self._state.gone(service.key, at)
+
+    def _on_node(self, event: str | None, node: Node) -> None:
+        if event == "DELETED":
+            changed = self._state.node_gone(node.name, cache.version(node.metadata.resource_version))
+        else:
+            changed = self._state.see_node(node)
+        if changed:
+            self._sweep_soon()
+
+    # ---- the queue
+
+    def _queue_if_needed(self, key: Key) -> None:
+        if self._working and self._state.operation(key) is not Operation.NOTHING:
+            self._queue.add(key)
+
+    def _sweep_soon(self) -> None:
+        """Queue the Services with outdated nodes once for all node changes of the next moments; the first one is not put off."""
+        if self._working and self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(self._debounce, self._sweep_now)
+
+    def _sweep_now(self) -> None:
+        self._sweep = None
+        outdated = [key for key in self._state.outdated() if self._queue.idle(key)]
+        log.debug("nodes changed", extra={"services": len(outdated)})
+        for key in outdated:
+            self._queue.add(key)
+
+    # ---- work
+
+    async def work(self, workers: int) -> None:
+        """Reconcile what needs it, `workers` Services at a time, until `stop`; queues everything known at the start."""
+        self._working = True
+        self._state.take_over()
+        for service in self._state.services:
+            self._queue_if_needed(service.key)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._worker())
+
+    def stop(self) -> None:
+        """Take on no more work: `work` returns when what is being worked on is finished."""
+        self._working = False
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        self._queue.shut_down()
+
+    async def _worker(self) -> None:
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueClosedError:
+                return
+            try:
+                await self._work_on(key)
+            finally:
+                self._queue.done(key)
+
+    async def _work_on(self, key: Key) -> None:
+        try:
+            await self._reconciler.reconcile(key)
+        except NotLeaderError:
+            self._queue.add_rate_limited(key)  # until the elector ends the process or renews the Lease
+        except RetryAfterError as error:
+            log.info(
+                "the cloud needs more time", extra={"service": str(key), "delay": error.delay, "reason": words(error)}
+            )
+            self._queue.add_after(key, error.delay)
+        except TerminalError as error:
+            log.error("the Service needs a change", extra={"service": str(key), "reason": words(error)})
+            self._queue.add_at_longest(key)
+        except Exception as error:  # noqa: BLE001 - the one place where a failure of whatever kind ends in a retry
+            delay = self._queue.add_rate_limited(key)
+            log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
+        else:
+            self._queue.forget(key)
+            if self._state.is_outdated(key):
+                self._queue.add(key)  # nodes changed while the load balancer was written
+
+
+def _is_news(known: Service | None, service: Service) -> bool:
+    """
+    Whether a change is one that a waiting retry should not wait for.
+
+    Our own finalizer and status come back as changes too; they are none, or each failure would be its own reason to try again.
+    """
+    if known is None or known.deleting != service.deleting or (known.has_finalizer and not service.has_finalizer):
+        return True
+    return predicates.load_balancer_inputs(known) != predicates.load_balancer_inputs(service)

@@ -1,0 +1,84 @@
+"""
+What is written to a Service, as strategic-merge patches on its `status` subresource.
+
+Each names the UID that it is meant for, so that a Service created again under the same name is refused instead of changed. Lists
+are touched by directive, never by index, so that no foreign finalizer is lost and nothing has to be read before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from ccm_lb.objects import CLEANUP_FINALIZER, IPMode, LoadBalancerIngress, LoadBalancerStatus
+
+Patch = Mapping[str, Any]
+
+
+def finalizer_patch(uid: str) -> Patch:
+    """Add our finalizer beside whatever is there."""
+    return {"metadata": {"uid": uid, "finalizers": [CLEANUP_FINALIZER]}}
+
+
+def status_patch(uid: str, status: LoadBalancerStatus) -> Patch:
+    """Publish `status`; conditions and other parts of the Service's status stay as they are."""
+    return {"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": _ingress_json(status)}}}
+
+
+def release_patch(uid: str, *, clear_status: bool) -> Patch:
+    """Take our finalizer off and, in the same write, the addresses that are no longer served."""
+    patch: dict[str, Any] = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [CLEANUP_FINALIZER]}}
+    if clear_status:
+        patch["status"] = {"loadBalancer": {"ingress": None}}
+    return patch
+
+
+def _ingress_json(status: LoadBalancerStatus) -> list[dict[str, Any]] | None:
+    entries = [one.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for one in status.ingress]
+    return entries or None  # an empty list and an absent one are told apart by the API server, not by anybody else
+
+
+def checked(status: LoadBalancerStatus) -> LoadBalancerStatus:
+    """
+    A backend's answer in the form of `comparable`, fit to be published.
+
+    Raises:
+        ValueError: an entry has neither IP nor hostname, or its IP is none.
+    """
+    for entry in status.ingress:
+        if entry.ip:
+            ipaddress.ip_address(entry.ip)
+        elif not entry.hostname:
+            raise ValueError("an ingress entry has neither ip nor hostname")
+    return comparable(status)
+
+
+def comparable(status: LoadBalancerStatus) -> LoadBalancerStatus:
+    """
+    The status as the API server stores it, so that comparing is comparing; takes whatever stands in a Service.
+
+    An IP without ipMode is a VIP (the API server fills that in), an entry without IP has no ipMode (the API server would refuse it),
+    an IP is written in its canonical form.
+    """
+    return LoadBalancerStatus(ingress=tuple(_comparable_entry(one) for one in status.ingress))
+
+
+def _comparable_entry(entry: LoadBalancerIngress) -> LoadBalancerIngress:
+    if not entry.ip:
+        return entry.model_copy(update={"ip": None, "ip_mode": None})
+    address = entry.ip
+    with contextlib.suppress(ValueError):
+        address = str(ipaddress.ip_address(address))
+    return entry.model_copy(update={"ip": address, "ip_mode": entry.ip_mode or IPMode.VIP})
+
+
+def finalizer_set_by(managed_fields: list[dict[str, Any]], manager: str) -> bool:
+    """Whether the API server's record says that the field manager `manager` put our finalizer on."""
+    field = f'v:"{CLEANUP_FINALIZER}"'
+    return any(
+        entry.get("manager") == manager
+        and field in entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:finalizers", {})
+        for entry in managed_fields
+    )
