@@ -1,0 +1,150 @@
+"""Operations on load balancers."""
+
+from typing import Any
+
+from fakecloud.api.operations import Answer, Exchange, NoBody, Operation, Reply
+from fakecloud.models.journal import Outcome
+from fakecloud.models.loadbalancers import (
+    LoadBalancer,
+    LoadBalancerList,
+    LoadBalancerPatch,
+    LoadBalancerSpec,
+    LoadBalancerView,
+)
+from fakecloud.models.queries import LoadBalancerQuery, NoQuery
+from fakecloud.state import fencing, loadbalancers
+from fakecloud.state.records import Change
+
+_FENCING = {"Fencing-Token": "<lease uid>:<transitions>; lower than seen before for this cluster and Lease answers 412"}
+_IF_MATCH = {"If-Match": "An ETag; 412 when the load balancer is at another one"}
+
+
+async def list_load_balancers(call: Exchange[NoBody, LoadBalancerQuery]) -> Reply:
+    cloud, query = call.services.cloud, call.query
+    shown, more = loadbalancers.page(
+        cloud.state, owner=query.owner, cluster=query.cluster, after=int(query.cursor or 0), limit=query.limit
+    )
+    return Reply(
+        200,
+        LoadBalancerList(
+            items=tuple(cloud.view(load_balancer) for load_balancer in shown),
+            next_cursor=None if more is None else str(more),
+        ),
+    )
+
+
+async def create_load_balancer(call: Exchange[LoadBalancerSpec, NoQuery]) -> Reply:
+    call.note.owner = call.body.owner
+    change = await call.services.cloud.create_load_balancer(call.body, _token(call))
+    if change.outcome is Outcome.EXISTING:
+        return _shown(call, change)
+    return _shown(call, change, status=201)
+
+
+async def get_load_balancer(call: Exchange[NoBody, NoQuery]) -> Reply:
+    found = loadbalancers.find(call.services.cloud.state, call.path["id"])
+    call.note.owner, call.note.resource = found.spec.owner, found.id
+    return Reply(200, call.services.cloud.view(found), {"ETag": found.etag})
+
+
+async def patch_load_balancer(call: Exchange[LoadBalancerPatch, NoQuery]) -> Reply:
+    _note_owner(call)
+    change = await call.services.cloud.patch_load_balancer(
+        call.path["id"], call.body, call.headers.get("If-Match"), _token(call)
+    )
+    return _shown(call, change)
+
+
+async def delete_load_balancer(call: Exchange[NoBody, NoQuery]) -> Reply:
+    _note_owner(call)
+    change = await call.services.cloud.delete_load_balancer(call.path["id"], call.headers.get("If-Match"), _token(call))
+    call.note.outcome = change.outcome
+    return Reply(204)
+
+
+def _token(call: Exchange[Any, Any]) -> fencing.FencingToken | None:
+    header = call.headers.get("Fencing-Token")
+    return None if header is None else fencing.parse(header)
+
+
+def _note_owner(call: Exchange[Any, Any]) -> None:
+    """The journal names the owner of a refused call too, where there is one."""
+    call.note.resource = call.path["id"]
+    present = call.services.cloud.state.load_balancers.get(call.path["id"])
+    call.note.owner = present.spec.owner if present is not None else None
+
+
+def _shown(call: Exchange[Any, Any], change: Change[LoadBalancer], *, status: int = 200) -> Reply:
+    call.note.outcome, call.note.resource = change.outcome, change.result.id
+    location = {"Location": f"/v1/load-balancers/{change.result.id}"} if status == 201 else {}
+    return Reply(status, call.services.cloud.view(change.result), {"ETag": change.result.etag, **location})
+
+
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    Operation(
+        "GET",
+        "/v1/load-balancers",
+        "listLoadBalancers",
+        "Load balancers in the order of their creation",
+        list_load_balancers,
+        NoBody,
+        LoadBalancerQuery,
+        {200: Answer("A page of load balancers", LoadBalancerList)},
+    ),
+    Operation(
+        "POST",
+        "/v1/load-balancers",
+        "createLoadBalancer",
+        "Create a load balancer; an owner's second create returns the first one, unchanged",
+        create_load_balancer,
+        LoadBalancerSpec,
+        NoQuery,
+        {
+            201: Answer("Created, and its address accepts connections", LoadBalancerView),
+            200: Answer("The owner has this one already", LoadBalancerView),
+            409: Answer("The address pool is exhausted, or a requested address is taken"),
+            412: Answer("The fencing token is stale"),
+        },
+        _FENCING,
+    ),
+    Operation(
+        "GET",
+        "/v1/load-balancers/{id}",
+        "getLoadBalancer",
+        "One load balancer with its health and counters",
+        get_load_balancer,
+        NoBody,
+        NoQuery,
+        {200: Answer("The load balancer", LoadBalancerView), 404: Answer("There is none")},
+    ),
+    Operation(
+        "PATCH",
+        "/v1/load-balancers/{id}",
+        "patchLoadBalancer",
+        "Replace the named fields as a whole and leave the others alone",
+        patch_load_balancer,
+        LoadBalancerPatch,
+        NoQuery,
+        {
+            200: Answer("As it is now; the ETag stays when nothing changed", LoadBalancerView),
+            404: Answer("There is none"),
+            412: Answer("Another version than If-Match, or a stale fencing token"),
+        },
+        _FENCING | _IF_MATCH,
+    ),
+    Operation(
+        "DELETE",
+        "/v1/load-balancers/{id}",
+        "deleteLoadBalancer",
+        "Close its listeners and connections and free its address",
+        delete_load_balancer,
+        NoBody,
+        NoQuery,
+        {
+            204: Answer("It is gone"),
+            404: Answer("There is none"),
+            412: Answer("Another version than If-Match, or a stale fencing token"),
+        },
+        _FENCING | _IF_MATCH,
+    ),
+)

@@ -1,0 +1,141 @@
+"""Around every request: the journal outside, then errors as problems, then the token."""
+
+import hmac
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from fakecloud import errors
+from fakecloud.api.operations import NOTE, Note
+from fakecloud.errors import ProblemError
+from fakecloud.journal import Journal
+from fakecloud.models.journal import Call, Outcome
+from fakecloud.models.problems import Problem
+
+logger = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_MAX_HEADER = 255
+UNRECORDED = "/v1/journal"
+
+
+def problem_response(problem: Problem) -> web.Response:
+    return web.Response(
+        status=problem.status,
+        text=problem.model_dump_json(by_alias=True),
+        content_type="application/problem+json",
+    )
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes each call of /v1 into the journal, the refused ones too."""
+
+    journal: Journal
+    now: Callable[[], str]
+
+    def middleware(self) -> Middleware:
+        @web.middleware
+        async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
+            note = request[NOTE] = Note()
+            request_id = (request.headers.get("X-Request-Id") or uuid.uuid4().hex)[:_MAX_HEADER]
+            started = time.monotonic()
+            response = await handler(request)
+            response.headers["X-Request-Id"] = request_id
+            if request.path.startswith("/v1/") and request.path != UNRECORDED:
+                self._add(request, response, note, request_id, time.monotonic() - started)
+            return response
+
+        return record
+
+    def _add(
+        self, request: web.Request, response: web.StreamResponse, note: Note, request_id: str, seconds: float
+    ) -> None:
+        outcome = note.outcome if response.status < 400 else Outcome.REFUSED
+        call = Call(
+            seq=self.journal.next_number(),
+            at=self.now(),
+            method=request.method,
+            path=request.path,
+            query=request.query_string,
+            owner=note.owner.uid if note.owner is not None else None,
+            cluster=note.owner.cluster if note.owner is not None else None,
+            resource=note.resource,
+            request_id=request_id,
+            status=response.status,
+            applied=outcome is Outcome.APPLIED,
+            outcome=outcome,
+            user_agent=request.headers.get("User-Agent"),
+            fencing=request.headers.get("Fencing-Token"),
+            seconds=round(seconds, 6),
+        )
+        self.journal.add(call)
+        logger.log(
+            logging.INFO if call.applied else logging.DEBUG,
+            "api call",
+            extra={
+                "method": call.method,
+                "path": call.path,
+                "status": call.status,
+                "outcome": call.outcome.value,
+                "request_id": call.request_id,
+                "seconds": call.seconds,
+            },
+        )
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error as a problem document."""
+    try:
+        return await handler(request)
+    except ProblemError as error:
+        return problem_response(error.problem)
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        refused = errors.problem(405, "method-not-allowed", f"{request.path} takes {allowed}, not {request.method}")
+        response = problem_response(refused.problem)
+        response.headers["Allow"] = allowed
+        return response
+    except web.HTTPRequestEntityTooLarge as error:
+        return problem_response(errors.problem(413, "body-too-large", error.text or "the body is too large").problem)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        detail = (
+            f"{request.path}: nothing here; /openapi.json describes the API" if error.status == 404 else error.reason
+        )
+        slug = "not-found" if error.status == 404 else "bad-request"
+        return problem_response(errors.problem(error.status, slug, detail).problem)
+    except Exception:
+        logger.exception("a request failed", extra={"method": request.method, "path": request.path})
+        refused = errors.problem(500, "internal-error", "fakecloud failed; its log has the details")
+        return problem_response(refused.problem)
+
+
+def bearer_token(token: str) -> Middleware:
+    """Let nothing under /v1 through without the token."""
+    expected = token.encode()
+
+    @web.middleware
+    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == "/v1" or request.path.startswith("/v1/"):
+            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+            # Compared in constant time; what a header can't encode is not the token either.
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(errors="replace"), expected):
+                refused = errors.problem(
+                    401,
+                    "unauthorized",
+                    "this needs the header Authorization: Bearer <token> with the token fakecloud was started with",
+                )
+                response = problem_response(refused.problem)
+                response.headers["WWW-Authenticate"] = 'Bearer realm="fakecloud"'
+                return response
+        return await handler(request)
+
+    return authenticate

@@ -1,0 +1,58 @@
+"""From an HTTP request to validated models, with errors that name the field, the value and what is allowed."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from fakecloud import errors
+from fakecloud.models.base import Model
+from fakecloud.models.problems import FieldError
+
+M = TypeVar("M", bound=Model)
+_SHOWN = 80
+
+
+def parse_body(model: type[M], body: bytes) -> M:
+    """Raises ProblemError: 400 when it is no JSON, 422 when it is not what the model says."""
+    try:
+        return model.model_validate_json(body, by_alias=True, by_name=False)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        if details[0]["type"] == "json_invalid":
+            raise errors.problem(400, "malformed-json", f"body: {details[0]['msg']}") from error
+        raise errors.invalid(_field_errors(error, "body")) from error
+
+
+def parse_query(model: type[M], query: Mapping[str, str]) -> M:
+    """Raises ProblemError (422)."""
+    try:
+        return model.model_validate(query, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise errors.invalid(_field_errors(error, "query")) from error
+
+
+def _field_errors(error: ValidationError, root: str) -> list[FieldError]:
+    found = []
+    for detail in error.errors(include_url=False, include_context=False):
+        message = detail["msg"].removeprefix("Value error, ")
+        message = message[:1].lower() + message[1:]
+        value = detail["input"] if detail["type"] != "missing" else None
+        shown = value if isinstance(value, str | int | float | bool) else None
+        if isinstance(shown, str) and len(shown) > _SHOWN:
+            shown = shown[:_SHOWN] + "…"
+        if shown is not None:
+            message = f"{message}, got {shown!r}"
+        found.append(FieldError(field=_path(detail["loc"]) or root, message=message, value=shown))
+    return found
+
+
+def _path(location: tuple[Any, ...]) -> str:
+    """('listeners', 0, 'port') is written listeners[0].port, as a reader of JSON would."""
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part != "[key]":
+            path += f".{part}" if path else str(part)
+    return path

@@ -1,0 +1,132 @@
+"""The composition root: makes every object, and owns the order of start and shutdown."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import secrets
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aiohttp import web
+
+from fakecloud.api.operations import Services
+from fakecloud.api.server import application
+from fakecloud.cloud import Cloud, Surroundings
+from fakecloud.config import Settings
+from fakecloud.dataplane.listeners import Limits
+from fakecloud.dataplane.plane import Plane
+from fakecloud.journal import Journal
+from fakecloud.store import MemoryStore, SqliteStore
+
+logger = logging.getLogger(__name__)
+
+# Seconds that running requests get at shutdown, and between attempts to open a port that could not be had.
+_GRACE = 1.0
+_REOPEN_EVERY = 5.0
+
+
+class StartError(Exception):
+    """fakecloud can't serve as configured; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A fakecloud that answers."""
+
+    url: str
+    cloud: Cloud
+
+
+@contextlib.asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Serving]:
+    """
+    Serve the API and the data plane inside the block; afterwards every socket and the state file are closed.
+
+    Raises:
+        StartError: the API's address and port can't be had.
+        StoreError: the state file can't be used.
+    """
+    store = MemoryStore() if settings.state is None else SqliteStore(settings.state)
+    plane = Plane(settings.target_networks, Limits(connect_timeout=settings.connect_timeout))
+    cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id))
+    services = Services(cloud, Journal(settings.journal_size))
+    runner = web.AppRunner(application(settings, services, _now), access_log=None, shutdown_timeout=_GRACE)
+    reopening: asyncio.Task[None] | None = None
+    try:
+        # Load balancers serve before the API answers: who can ask may also connect.
+        await cloud.open()
+        await runner.setup()
+        url = await _listen(runner, settings)
+        reopening = asyncio.create_task(_reopen(cloud))
+        yield Serving(url, cloud)
+    finally:
+        if reopening is not None:
+            reopening.cancel()
+        await runner.cleanup()
+        await plane.close()
+        store.close()
+
+
+async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` is called with the API's URL once it answers."""
+    _allow_many_sockets()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(settings) as serving:
+        logger.info("serving", extra={"url": serving.url})
+        announce(serving.url)
+        await stop.wait()
+        logger.info("stopping")
+
+
+def write_ready_file(path: Path, url: str, token: str) -> None:
+    """Tell whoever waits for the file; it appears complete, and only its owner can read it."""
+    content = json.dumps({"url": url, "token": token, "pid": os.getpid()}) + "\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123 - the mode
+        file.write(content)
+    draft.replace(path)
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> str:
+    site = web.TCPSite(runner, settings.listen, settings.port)
+    try:
+        await site.start()
+    except OSError as error:
+        raise StartError(
+            f"can't listen on {settings.listen} port {settings.port}: {error.strerror or error}; "
+            "choose another with --port (0 takes any free one)"
+        ) from error
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _reopen(cloud: Cloud) -> None:
+    while True:
+        await asyncio.sleep(_REOPEN_EVERY)
+        await cloud.reopen_failing()
+
+
+def _allow_many_sockets() -> None:
+    """Every connection takes two sockets: use what the system allows, not the shell's default of 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _new_id() -> str:
+    return f"lb-{secrets.token_hex(5)}"

@@ -1,0 +1,31 @@
+"""The group `fakecloud` and its subcommands."""
+
+import click
+
+from fakecloud import __version__
+from fakecloud.cli.journal import journal
+from fakecloud.cli.loadbalancers import lb
+from fakecloud.cli.output import examples
+from fakecloud.cli.serve import serve
+from fakecloud.cli.servers import server
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=examples(
+        "fakecloud serve --token secret",
+        "export FAKECLOUD_TOKEN=secret",
+        "fakecloud server add node-1 127.0.0.11",
+        "fakecloud lb list",
+        "fakecloud journal list --mutating",
+    ),
+)
+@click.version_option(__version__, prog_name="fakecloud")
+def fakecloud() -> None:
+    """A cloud for tests, pipelines and demos: load balancers by REST that carry real traffic, without root."""
+
+
+fakecloud.add_command(serve)
+fakecloud.add_command(lb)
+fakecloud.add_command(server)
+fakecloud.add_command(journal)

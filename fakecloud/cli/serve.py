@@ -1,0 +1,136 @@
+"""`fakecloud serve`."""
+
+import ipaddress
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fakecloud.cli.failures import ConfigurationError
+from fakecloud.cli.output import examples
+
+if TYPE_CHECKING:
+    from fakecloud.config import Settings
+
+
+class CidrType(click.ParamType[str]):
+    """A network in CIDR notation."""
+
+    name = "CIDR"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return str(ipaddress.ip_network(value))
+        except ValueError as error:
+            self.fail(f"{error}; expected CIDR notation such as 127.84.0.0/16", param, ctx)
+
+
+@click.command(
+    context_settings={"auto_envvar_prefix": "FAKECLOUD", "show_default": True},
+    epilog=examples(
+        "fakecloud serve",
+        "fakecloud serve --token secret --state cloud.db",
+        "fakecloud serve --port 0 --ready-file ready.json --pool 127.90.0.0/24",
+    ),
+)
+@click.option("--listen", default="127.0.0.1", metavar="ADDRESS", help="Address of the API.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8780, help="Port of the API; 0 takes any free one.")
+@click.option("--token", help="Bearer token that clients must send; without one, a random token is made and printed.")
+@click.option("--token-file", type=click.Path(path_type=Path), help="Read the token from this file.")
+@click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="Keep state in this SQLite file.")
+@click.option(
+    "--pool", "pools", envvar="FAKECLOUD_POOL", multiple=True, type=CidrType(), default=["127.84.0.0/16"],
+    help="Network inside 127/8 that load balancers get addresses from. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),
+    help="Network that may be forwarded to; anything else is refused. Repeatable. "
+    "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10.",
+)  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Form of the log on stderr.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+@click.option(
+    "--ready-file", type=click.Path(path_type=Path, dir_okay=False),
+    help="Write url, token and pid as JSON to this file (mode 0600) once the API answers.",
+)  # fmt: skip
+def serve(**options: Any) -> None:
+    """
+    Run the cloud: its API and its load balancers, until SIGTERM or Ctrl-C.
+
+    Every option can be given as an environment variable too: FAKECLOUD_PORT, FAKECLOUD_TOKEN, ...
+    """
+    from fakecloud.cli import logs
+    from fakecloud.store import StoreError
+
+    logs.configure(options["log_format"], options["log_level"])
+    settings, generated = _settings(options)
+    ready_file: Path | None = options["ready_file"]
+    from fakecloud import app
+
+    def announce(url: str) -> None:
+        click.echo(f"fakecloud answers on {url}")
+        if generated:
+            click.echo(f"token: {settings.token} (made for this run; --token or FAKECLOUD_TOKEN sets one)")
+        if ready_file is not None:
+            try:
+                app.write_ready_file(ready_file, url, settings.token)
+            except OSError as error:
+                raise ConfigurationError(f"--ready-file {ready_file}: {error.strerror}") from error
+
+    try:
+        _run(app.serve(settings, announce))
+    except (app.StartError, StoreError) as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _run(main: Any) -> None:
+    """Run on uvloop, which carries traffic faster; where it does not exist, asyncio's own loop does."""
+    import asyncio
+
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+
+
+def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
+    """The settings, and whether the token was made up."""
+    from pydantic import ValidationError
+
+    from fakecloud.config import Settings
+    from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+
+    given = _token(options["token"], options["token_file"])
+    try:
+        settings = Settings(
+            listen=options["listen"],
+            port=options["port"],
+            token=given or secrets.token_urlsafe(24),
+            state=options["state"],
+            pools=tuple(ipaddress.ip_network(pool) for pool in options["pools"]),
+            target_networks=AddressSet.of(options["target_networks"] or DEFAULT_TARGET_NETWORKS),
+        )
+    except ValidationError as error:
+        raise ConfigurationError("--" + error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    return settings, given is None
+
+
+def _token(token: str | None, token_file: Path | None) -> str | None:
+    if token is not None and token_file is not None:
+        raise ConfigurationError("--token and --token-file both name a token; give one of them")
+    if token_file is None:
+        text, where = token, "--token"
+    else:
+        where = f"--token-file {token_file}"
+        try:
+            text = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not text in UTF-8"
+            raise ConfigurationError(f"{where}: {reason}; expected a readable file that holds the token") from error
+    if text is not None and (not text or not text.isascii() or not text.isprintable() or " " in text):
+        raise ConfigurationError(f"{where}: expected one or more printable ASCII characters without blanks")
+    return text

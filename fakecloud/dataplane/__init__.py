@@ -1,0 +1,1 @@
+"""The data plane: listening sockets, and bytes between clients and targets."""

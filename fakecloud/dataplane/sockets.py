@@ -1,0 +1,61 @@
+"""Listening sockets, and what to do when one can't be had."""
+
+import contextlib
+import errno
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+_BACKLOG = 4096
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+_UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+
+
+class BindError(Exception):
+    """An address and port can't be listened on; the message says why and what helps."""
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that clients can connect to at once. Raises BindError."""
+    listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted connections inherit it: a client that vanished without a word is noticed some day.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setblocking(False)
+        listening.bind((address, port))
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise BindError(_explanation(error, address, port)) from error
+    return listening
+
+
+def reset(transport: Any) -> None:
+    """Close a connection so that the other side sees a reset instead of a regular end."""
+    # Already gone is as good as reset.
+    with contextlib.suppress(OSError):
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    transport.abort()
+
+
+def _explanation(error: OSError, address: str, port: int) -> str:
+    where = f"port {port} on {address}"
+    if error.errno == errno.EACCES:
+        return (
+            f"{where} needs a right: ports under {_first_unprivileged_port()} are privileged here. Use a higher port, "
+            f"or allow it for everyone: sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
+        )
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use by another process of this machine (ss -ltnp 'sport = :{port}' names it)"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: the address does not belong to this machine"
+    return f"{where}: {error.strerror}"
+
+
+def _first_unprivileged_port() -> str:
+    try:
+        return _UNPRIVILEGED.read_text().strip()
+    except OSError:
+        return "1024"

@@ -1,0 +1,1 @@
+"""Health checks: verdicts (pure), probes (real connections), and the monitor that shares them."""

@@ -1,0 +1,61 @@
+"""What the data plane has to do for a load balancer, as a plain value computed from the state."""
+
+from dataclasses import dataclass
+
+from fakecloud.models.loadbalancers import HealthCheck, Listener, LoadBalancer, Target
+from fakecloud.networks import AddressSet
+from fakecloud.state.records import Kind, Record, State
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A target with the address that it has now; without one, `reason` says why it can't be used."""
+
+    label: str
+    address: str | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """One load balancer: where it listens, who may connect, and where traffic goes."""
+
+    load_balancer_id: str
+    addresses: tuple[str, ...]
+    listeners: tuple[Listener, ...]
+    destinations: tuple[Destination, ...]
+    health_check: HealthCheck
+    sources: AddressSet
+
+
+def route_of(state: State, load_balancer: LoadBalancer) -> Route:
+    spec = load_balancer.spec
+    return Route(
+        load_balancer_id=load_balancer.id,
+        addresses=tuple(assigned.address for assigned in load_balancer.addresses),
+        listeners=spec.listeners,
+        destinations=tuple(_destination(state, target) for target in spec.targets),
+        health_check=spec.health_check or HealthCheck(),
+        sources=AddressSet.of(spec.source_ranges or ("0.0.0.0/0", "::/0")),
+    )
+
+
+def affected(state: State, records: tuple[Record, ...]) -> tuple[LoadBalancer, ...]:
+    """The load balancers whose route differs after these rows changed; those that are gone are not among them."""
+    ids = {record.key for record in records if record.kind is Kind.LOAD_BALANCER}
+    servers = {record.key for record in records if record.kind is Kind.SERVER}
+    return tuple(
+        load_balancer
+        for load_balancer in state.load_balancers.values()
+        if load_balancer.id in ids or (servers and any(t.server in servers for t in load_balancer.spec.targets))
+    )
+
+
+def _destination(state: State, target: Target) -> Destination:
+    if target.address is not None:
+        return Destination(target.label, target.address)
+    server = state.servers.get(target.label)
+    if server is None:
+        return Destination(target.label, None, f"server {target.label} does not exist any more")
+    # The proxy opens a connection of its own, so the families on its two sides need not agree; IPv4 first.
+    return Destination(target.label, min(server.addresses, key=lambda address: ":" in address))
