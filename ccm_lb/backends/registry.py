@@ -128,10 +128,13 @@ def _complaint(error: Mapping[str, Any], known: Mapping[str, Any]) -> str:
         return f"{key}: is required"
     if error["type"] == "extra_forbidden":
         return f"{key}: unknown key{_nearest(key, known)}"
+    said = str(error["msg"]).removeprefix("Value error, ")
     if not key:
-        return str(error["msg"])
-    expected = str(error["msg"]).replace("Input should be ", "")
-    return f"{key}: got {'a secret' if _secret(key) else repr(error['input'])}, expected {expected}"
+        return said
+    got = "a secret" if _secret(key) else repr(error["input"])
+    return (
+        f"{key}: got {got}, {'expected ' if 'Input should be ' in said else ''}{said.replace('Input should be ', '')}"
+    )
 
 
 def _secret(key: str) -> bool:
