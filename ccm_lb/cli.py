@@ -162,9 +162,6 @@ def cli(ctx: click.Context) -> None:
 def run(ctx: click.Context, /, **_: object) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     settings, _given_settings = _build(ctx)
-    from ccm_lb import log
-
-    log.configure(settings.log_format, settings.v, sys.stderr)
     from ccm_lb import app
 
     return asyncio.run(app.run(settings))
