@@ -1,11 +1,11 @@
 """The control plane keeps its promises; what fails here would otherwise look like a fault of the controller."""
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -126,10 +126,14 @@ sys.stdin.read()
     with parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        os.kill(child, 0)
+        _wait_until(lambda: Path(f"/proc/{child}/comm").read_text().strip() == "sleep")
         parent.send_signal(signal.SIGKILL)
+    _wait_until(lambda: not _running(child))
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 5
-    while _running(child):
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

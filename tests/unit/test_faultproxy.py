@@ -136,6 +136,7 @@ async def test_a_request_passes_unchanged_and_is_logged(
         assert (answer.status, await answer.json()) == (201, {"a": 1})
     assert upstream.taken == [("PUT", "/echo/a%2Fb?x=1&x=2", b'{"a": 1}')]
     assert upstream.headers[0]["Authorization"] == "Bearer secret"
+    assert "Accept-Encoding" not in upstream.headers[0], "a compressed answer could not be changed"
     (seen,) = proxy.requests
     assert (seen.number, seen.method, seen.path, seen.json) == (1, "PUT", "/echo/a/b", {"a": 1})
     assert (seen.request.user_agent, seen.status, seen.outcome, seen.forwarded) == ("probe/1", 201, "passed", True)
