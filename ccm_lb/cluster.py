@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ccm_lb import patches
-from ccm_lb.errors import ApiError, ForbiddenError
+from ccm_lb.errors import ApiError, ConfigError, ForbiddenError
 from ccm_lb.objects import Key
 
 SERVICES = "/api/v1/services"
@@ -49,15 +49,14 @@ class Cluster:
         """
         The UID of the namespace kube-system: unique to a cluster, and as old as it.
 
-        Raises ForbiddenError, in words that say what to do, when RBAC does not grant it.
+        Raises ConfigError when RBAC does not grant it.
         """
         try:
             namespace = await self._requests.get("/api/v1/namespaces/kube-system")
         except ForbiddenError as error:
-            raise ForbiddenError(
-                "the UID of the namespace kube-system, which marks this cluster's load balancers, cannot be read: "
-                f"{error}; grant get on it, or give a name that is unique among your clusters with --cluster-name",
-                status=error.status,
+            raise ConfigError(
+                "the UID of the namespace kube-system, which marks this cluster's load balancers, cannot be read "
+                f"({error}): grant get on it, or give a name that is unique among your clusters with --cluster-name"
             ) from error
         uid: str = namespace["metadata"]["uid"]
         return uid

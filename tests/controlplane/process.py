@@ -30,6 +30,11 @@ class Process:
         """Its process id while it runs."""
         return self._child.pid if self._child is not None and self._child.poll() is None else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, the negative signal number if by a signal; None while it runs or when `stop` has cleared it away."""
+        return self._child.poll() if self._child is not None else None
+
     def start(self) -> None:
         """Start it; the log is appended to."""
         assert self.pid is None, f"{self.name} runs already"

@@ -8,12 +8,17 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.controlplane import build, recipes
 from tests.controlplane.kube import Kube, KubeError
 from tests.controlplane.server import ControlPlane
+from tests.faultproxy.proxy import FaultProxy
+from tests.harness.backends import NodePorts
+from tests.harness.cloud import Fakecloud
+from tests.harness.stack import Stack, apply_access
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +61,41 @@ async def namespace(control_plane: ControlPlane, kube: Kube) -> AsyncIterator[st
     for node in await kube.list("nodes"):
         await _remove(kube, "nodes", node["metadata"]["name"], None)
     await kube.delete("coordination.k8s.io/v1/leases", "cloud-controller-manager", "kube-system")
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(control_plane: ControlPlane) -> Path:
+    """The controller's: a token of the ServiceAccount of the manifests, with the rights that they give it and no more."""
+
+    async def make() -> Path:
+        async with control_plane.kube() as kube:
+            await apply_access(kube)
+        return await control_plane.service_account_kubeconfig("kube-system", "ccm-lb")
+
+    return asyncio.run(make())
+
+
+@pytest.fixture
+async def stack(
+    control_plane: ControlPlane, kube: Kube, namespace: str, kubeconfig: Path, tmp_path: Path
+) -> AsyncIterator[Stack]:
+    """A cluster with a cloud, both empty; no controller runs yet."""
+    async with Fakecloud(tmp_path) as cloud, NodePorts() as node_ports:
+        yield Stack(control_plane, kube, namespace, cloud, node_ports, tmp_path, kubeconfig)
+
+
+@pytest.fixture
+async def api_proxy(stack: Stack) -> AsyncIterator[FaultProxy]:
+    """Faults between a controller and the API server: give it `stack.through(api_proxy)` as its kubeconfig."""
+    async with FaultProxy(stack.plane.url, ca=stack.plane.ca) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def cloud_proxy(stack: Stack) -> AsyncIterator[FaultProxy]:
+    """Faults between a controller and the cloud: give it `cloud_proxy.url` as the cloud's."""
+    async with FaultProxy(stack.cloud.url) as proxy:
+        yield proxy
 
 
 async def _remove(kube: Kube, resource: str, name: str, namespace: str | None) -> None:

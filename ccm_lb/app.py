@@ -1,0 +1,260 @@
+"""
+The composition root: makes every object, hands each what it needs, and ends them in the right order.
+
+A replica gets ready (cluster, backend, a filled cache), waits for the Lease, works while it holds it, and ends: after SIGTERM in good
+order, after the loss of the Lease at once. The Lease is given back when nothing of this process is on its way any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import logging
+import os
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from ccm_lb import log
+from ccm_lb.announce import words
+from ccm_lb.backends import registry
+from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
+from ccm_lb.clock import SystemClock
+from ccm_lb.cluster import Cluster
+from ccm_lb.config import Config
+from ccm_lb.controller import Controller
+from ccm_lb.errors import ConfigError
+from ccm_lb.events import Recorder
+from ccm_lb.health import Checks, HealthServer
+from ccm_lb.kube import FIELD_MANAGER, KubeApi, connect
+from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection
+from ccm_lb.metrics import Metrics
+from ccm_lb.objects import Key
+from ccm_lb.predicates import Scope
+from ccm_lb.reconcile import Dependencies, Reconciler
+from ccm_lb.resync import Resync
+from ccm_lb.state import ClusterState
+from ccm_lb.transport import CloudTransport
+from ccm_lb.watch import Watch, WatchOptions
+from ccm_lb.workqueue import Workqueue
+
+logger = logging.getLogger(__name__)
+
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between attempts to get ready
+_LAST_EVENTS = 1.0  # seconds for events that wait to be written at the end
+_WATCH_END = 1.0  # seconds for kopf to end; its thread is a daemon
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """What is made without asking anybody."""
+
+    config: Config
+    backend_class: type[LoadBalancerBackend[Any]]
+    backend_config: Any
+    clock: SystemClock
+    metrics: Metrics
+    checks: Checks
+    api: KubeApi
+    elector: LeaseElector | NoElection
+    transport: CloudTransport
+    recorder: Recorder
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ready:
+    """A replica that could work at any moment."""
+
+    controller: Controller
+    resync: Resync
+
+
+async def run(config: Config) -> int:
+    """
+    Run one replica until SIGTERM or SIGINT (0) or the loss of its Lease (1). A second signal ends the process at once.
+
+    Raises ConfigError for what no retry would cure.
+    """
+    log.configure(config.log_format, config.v, sys.stderr)
+    stopping = _stop_on_signals()
+    async with contextlib.AsyncExitStack() as stack:
+        parts = await _open(config, stack)
+        ready = await _unless(stopping, _prepare(parts, stack))
+        if ready is None or await _unless(stopping, _take_over(parts, ready)) is None:
+            return 0
+        return await _work(parts, ready, stopping)
+    raise AssertionError("an exit callback swallowed an exception")
+
+
+async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
+    """Make everything that needs no other machine; the health endpoints answer from here on. Raises ConfigError."""
+    backend_class = registry.load(config.cloud_provider)
+    backend_config = registry.backend_config(backend_class, config.cloud_config)
+    clock, metrics, checks = SystemClock(), Metrics(), Checks()
+    server = HealthServer(config, checks, metrics.render)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    api = await connect(
+        config.kubeconfig, config.master, qps=config.kube_api_qps, burst=config.kube_api_burst, observer=metrics.kube
+    )
+    stack.push_async_callback(api.close)
+    elector = _elector(config, api, clock)
+    stack.push_async_callback(elector.release)
+    transport = CloudTransport(elector, clock, observer=metrics.cloud)
+    await transport.open()
+    stack.push_async_callback(transport.close)
+    recorder = Recorder(api, observer=metrics.events)
+    recorder.start()
+    stack.push_async_callback(recorder.stop)
+    stack.push_async_callback(recorder.flush, _LAST_EVENTS)
+    return _Parts(config, backend_class, backend_config, clock, metrics, checks, api, elector, transport, recorder)
+
+
+def _elector(config: Config, api: KubeApi, clock: SystemClock) -> LeaseElector | NoElection:
+    if not config.leader_elect:
+        return NoElection()
+    return LeaseElector(
+        api,
+        clock,
+        identity=f"{socket.gethostname()}_{uuid.uuid4()}",
+        namespace=config.leader_elect_resource_namespace,
+        name=config.leader_elect_resource_name,
+        lease_duration=config.leader_elect_lease_duration,
+        renew_deadline=config.leader_elect_renew_deadline,
+        retry_period=config.leader_elect_retry_period,
+    )
+
+
+async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
+    """Ask the cluster and the cloud what is needed before work, for as long as it takes; the cache is full in the end."""
+    config, cluster = parts.config, Cluster(parts.api)
+    waiting = {"api": "not asked yet", "cloud": "not opened yet", "cache": "not filled yet"}
+    for name in waiting:
+        parts.checks.register(name, _pending(waiting, name))
+    cluster_id = config.cluster_name or await _persist(waiting, "api", cluster.cluster_id)
+    options = await _persist(waiting, "api", lambda: _watch_options(cluster))
+    del waiting["api"]
+
+    backend = parts.backend_class(
+        BackendContext(cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder)
+    )
+    stack.push_async_callback(backend.close)
+    await _persist(waiting, "cloud", backend.open)
+    del waiting["cloud"]
+
+    state = ClusterState(Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
+    deps = Dependencies(cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER)
+    queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
+    controller = Controller(state, Reconciler(deps, state), queue, config.node_sync_debounce)
+    resync = Resync(state, cluster, controller, config.resync_period)
+
+    def on_event(resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
+        controller.on_event(resource, event, obj)
+        resync.seen(listed=event is None)
+
+    watch = Watch(parts.api, options, on_event, resync.soon)
+    watch.start()
+    stack.push_async_callback(watch.stop, _WATCH_END)
+    parts.checks.register("watch", watch.failure)
+    await _persist(waiting, "cache", resync.fill)
+    del waiting["cache"]
+    keeping = asyncio.create_task(resync.keep(), name="resync")
+    stack.push_async_callback(_end, keeping)
+    logger.info(
+        "ready", extra={"cluster_id": cluster_id, "backend": config.cloud_provider, **dataclasses.asdict(options)}
+    )
+    return _Ready(controller, resync)
+
+
+async def _watch_options(cluster: Cluster) -> WatchOptions:
+    return WatchOptions(await cluster.service_selector(), await cluster.streams_lists())
+
+
+async def _take_over(parts: _Parts, ready: _Ready) -> bool:
+    """Return when the Lease is held, and what the last holder may have left half done is known."""
+    await parts.elector.acquire()
+    waiting: dict[str, str] = {}
+    await _persist(waiting, "cache", ready.resync.compare)
+    return True
+
+
+async def _work(parts: _Parts, ready: _Ready, stopping: asyncio.Event) -> int:
+    """Work until told to stop, then finish what is under way; the exit code."""
+    work = asyncio.create_task(ready.controller.work(parts.config.concurrent_service_syncs), name="work")
+    hold = asyncio.create_task(parts.elector.hold(), name="hold")
+    stop = asyncio.create_task(stopping.wait(), name="stop")
+    try:
+        await asyncio.wait({work, hold, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            logger.info("stopping: running calls are finished", extra={"grace": parts.config.shutdown_grace})
+            ready.controller.stop()
+            await asyncio.wait({work, hold}, timeout=parts.config.shutdown_grace, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                logger.warning("running calls are abandoned; the next holder of the Lease repairs what they left")
+        if hold.done():
+            hold.result()
+        elif work.done():
+            work.result()
+        return 0
+    except LeaseLostError:
+        return 1  # said by the elector; the others must not wait for us
+    finally:
+        await _end(work, hold, stop)
+
+
+# ---- small things
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Set by the first SIGTERM or SIGINT; the second ends the process, as a shell would say it: 128 and its number."""
+    stopping = asyncio.Event()
+
+    def on_signal(number: signal.Signals) -> None:
+        if stopping.is_set():
+            os._exit(128 + number)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+    return stopping
+
+
+async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`; None if `stopping` comes first, which ends it."""
+    task, stop = asyncio.create_task(work), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        await _end(task, stop)
+
+
+async def _end(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _persist(waiting: dict[str, str], name: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    """The result of `attempt`, repeated with growing pauses; `waiting[name]` says why meanwhile. Raises ConfigError."""
+    for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
+        try:
+            return await attempt()
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a backend is other people's code; whatever it is, it may pass
+            waiting[name] = words(error)
+            logger.warning("not ready, will be retried", extra={"check": name, "reason": words(error), "pause": pause})
+            await asyncio.sleep(pause)
+    raise AssertionError("the pauses never end")
+
+
+def _pending(waiting: Mapping[str, str], name: str) -> Callable[[], str | None]:
+    return lambda: waiting.get(name)

@@ -1,0 +1,115 @@
+"""fakecloud as a process, and what a test asks it behind the controller's back."""
+
+import asyncio
+import json
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from tests.controlplane.process import Process
+from tests.controlplane.server import free_ports
+
+Json = dict[str, Any]
+
+
+class Fakecloud:
+    """
+    One fakecloud with its state in a file, so that it may be killed and started again; `async with` starts and kills it.
+
+    `pool` is the network of its load balancers: each test run takes one of its own, since all share this machine's loopback.
+    """
+
+    def __init__(self, directory: Path, *flags: str, pool: str | None = None) -> None:
+        (self.port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.token = secrets.token_hex(16)
+        self.directory = directory
+        self.pool = pool or f"127.84.{secrets.randbelow(250)}.0/24"
+        self._ready = directory / "fakecloud-ready.json"
+        command = [
+            *(sys.executable, "-m", "fakecloud", "serve", f"--port={self.port}", f"--token={self.token}"),
+            *(f"--state={directory / 'fakecloud.db'}", f"--pool={self.pool}", f"--ready-file={self._ready}"),
+            *flags,
+        ]
+        self._process = Process("fakecloud", command, directory / "fakecloud.log")
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            self.url, headers={"Authorization": f"Bearer {self.token}", "User-Agent": "tests"}
+        )
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+        await self.kill()
+
+    async def start(self, timeout: float = 20.0) -> None:
+        """Start it and wait until it listens."""
+        self._ready.unlink(missing_ok=True)
+        self._process.start()
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._ready.exists():
+                    assert self._process.pid is not None, f"fakecloud ended:\n{self._process.last_words()}"
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"fakecloud is not ready:\n{self._process.last_words()}") from None
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._process.stop()
+
+    def config(self, url: str | None = None, **settings: Any) -> Path:
+        """A file for the controller's --cloud-config, with `url` in place of its own address (a proxy's)."""
+        path = self.directory / f"cloud-{secrets.token_hex(4)}.yaml"
+        path.write_text(json.dumps({"url": url or self.url, "token": self.token, **settings}))
+        return path
+
+    async def request(self, method: str, path: str, body: object = None, **params: str) -> Json:
+        """One request, its answer's JSON; AssertionError for an error status."""
+        assert self._session is not None, "use `async with`"
+        async with self._session.request(method, path, json=body, params=params) as answer:
+            text = await answer.text()
+            assert answer.status < 400, f"{method} {path}: {answer.status} {text}"
+            parsed: Json = json.loads(text) if text else {}
+            return parsed
+
+    async def load_balancers(self) -> list[Json]:
+        """All of them, whoever owns them."""
+        items: list[Json] = (await self.request("GET", "/v1/load-balancers", limit="1000"))["items"]
+        return items
+
+    async def load_balancer(self, uid: str) -> Json | None:
+        """The one of a Service; AssertionError if there are two."""
+        found = [one for one in await self.load_balancers() if one["owner"]["uid"] == uid]
+        assert len(found) <= 1, f"{len(found)} load balancers of {uid}"
+        return found[0] if found else None
+
+    async def journal(self, **params: str) -> list[Json]:
+        """The calls so far, the tests' own left out."""
+        items: list[Json] = (await self.request("GET", "/v1/journal", limit="100000", **params))["items"]
+        return [one for one in items if one["userAgent"] != "tests"]
+
+    async def mutations(self) -> list[Json]:
+        """The calls of others that changed something."""
+        return [one for one in await self.journal() if one["applied"]]
+
+
+def targets(load_balancer: Mapping[str, Any] | None) -> list[str]:
+    """The servers or addresses that a load balancer sends traffic to, sorted."""
+    assert load_balancer is not None, "there is no load balancer"
+    found: Sequence[Mapping[str, str]] = load_balancer["targets"]
+    return sorted(one.get("server") or one["address"] for one in found)
+
+
+def listeners(load_balancer: Mapping[str, Any] | None) -> list[tuple[str, int, int]]:
+    """(protocol, port, target port) of a load balancer's listeners, sorted."""
+    assert load_balancer is not None, "there is no load balancer"
+    return sorted((one["protocol"], one["port"], one["targetPort"]) for one in load_balancer["listeners"])

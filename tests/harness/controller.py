@@ -1,0 +1,110 @@
+"""The controller as a process, as an operator starts it."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import aiohttp
+
+from tests.controlplane.process import Process
+from tests.controlplane.server import free_ports
+
+
+class Controller:
+    """
+    One replica, started again and again with the same flags; `async with` kills it in the end.
+
+    Each start has a log line of its own before it, so that a log of many lives can be read.
+    """
+
+    def __init__(
+        self, directory: Path, kubeconfig: Path, cloud_config: Path, *flags: str, name: str = "ccm-lb"
+    ) -> None:
+        (self.port,) = free_ports(1)
+        self.log = directory / f"{name}.log"
+        command = [
+            *(sys.executable, "-m", "ccm_lb", "run", "--cloud-provider=fakecloud", f"--cloud-config={cloud_config}"),
+            *(f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--port={self.port}", "-v=2"),
+            *flags,
+        ]
+        self._process = Process(name, command, self.log)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._process.stop()
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.exit_code
+
+    def start(self) -> None:
+        """Start it, without waiting."""
+        self._process.start()
+
+    async def start_ready(self, timeout: float = 30.0) -> None:
+        """Start it and wait until /readyz is green."""
+        self.start()
+        await self.wait_ready(timeout)
+
+    async def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until /readyz is green; AssertionError with the end of the log when the process ends or time is up."""
+        async with aiohttp.ClientSession() as session:
+            try:
+                async with asyncio.timeout(timeout):
+                    while (await self.get("/readyz", session))[0] != 200:
+                        assert self.pid is not None, f"the controller ended with {self.exit_code}:\n{self.last_words()}"
+                        await asyncio.sleep(0.05)
+            except TimeoutError:
+                raise AssertionError(f"not ready after {timeout:g} s:\n{self.last_words()}") from None
+
+    async def get(self, path: str, session: aiohttp.ClientSession | None = None) -> tuple[int, str]:
+        """Status and body of one of its endpoints; (0, reason) when it does not answer."""
+        if session is None:
+            async with aiohttp.ClientSession() as own:
+                return await self.get(path, own)
+        try:
+            async with session.get(f"http://127.0.0.1:{self.port}{path}") as answer:
+                return answer.status, await answer.text()
+        except aiohttp.ClientError as error:
+            return 0, str(error)
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._process.stop()
+
+    async def terminate(self, grace: float = 15.0) -> None:
+        """SIGTERM; SIGKILL after `grace` seconds."""
+        await self._process.stop(grace)
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.signal(number)
+
+    async def wait_ended(self, timeout: float = 20.0) -> int:
+        """Wait until it ends by itself; its exit code."""
+        async with asyncio.timeout(timeout):
+            while (code := self._process.exit_code) is None:
+                await asyncio.sleep(0.02)
+        return code
+
+    def last_words(self, lines: int = 40) -> str:
+        """The end of its log."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def logged(self, words: str) -> int:
+        """How often `words` stand in its log."""
+        return self.log.read_text(errors="replace").count(words) if self.log.exists() else 0
+
+
+def command(*arguments: str) -> Sequence[str]:
+    """The command line of `ccm-lb` with these arguments."""
+    return [sys.executable, "-m", "ccm_lb", *arguments]

@@ -1,0 +1,140 @@
+"""
+Killed at every request: whatever the controller was about to send, or had sent without learning of the answer, the next start
+goes on from there, and nothing is doubled or left behind.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.faultproxy.downstream import CutConnection
+from tests.faultproxy.effects import Act
+from tests.faultproxy.exchange import Exchange
+from tests.faultproxy.proxy import FaultProxy
+from tests.faultproxy.rules import Match, Rule
+from tests.harness import objects
+from tests.harness.cloud import targets
+from tests.harness.controller import Controller
+from tests.harness.stack import FINALIZER, Stack
+
+MOST = 60  # more requests than a Service's life takes; reached only if something never ends
+Write = tuple[str, str]
+
+
+class Killer:
+    """Kills the controller at the n-th request to either server; `at` is that request, if it came."""
+
+    def __init__(self, controller: Controller, *, applied: bool) -> None:
+        self._controller = controller
+        self._applied = applied
+        self._left = 0
+        self.at: Exchange | None = None
+
+    def watch_over(self, proxy: FaultProxy) -> None:
+        """Count this proxy's requests, its watches apart: they are open before the test begins."""
+        proxy.add(Rule(Act(self._count, applied=self._applied), Match(watch=False)))
+
+    def arm(self, nth: int) -> None:
+        self._left, self.at = nth, None
+
+    def disarm(self) -> None:
+        self._left = 0
+
+    async def _count(self, exchange: Exchange) -> None:
+        if self._left == 0:
+            return
+        self._left -= 1
+        if self._left == 0:
+            self.at = exchange
+            await self._controller.kill()
+            raise CutConnection(reset=False)  # otherwise it is forwarded after its sender's death
+
+
+@asynccontextmanager
+async def revived(controller: Controller) -> AsyncIterator[None]:
+    """Start the controller again whenever it dies, as a cluster does."""
+
+    async def keep() -> None:
+        while True:
+            if controller.pid is None:
+                controller.start()
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def live(stack: Stack, name: str) -> None:
+    """Make a Service, change its nodes, delete it; after each step everything is exactly as it should be."""
+    uid = (await stack.create(objects.service(name)))["metadata"]["uid"]
+    service = await stack.wait_served(name)
+    (load_balancer,) = await stack.cloud.load_balancers()
+    assert load_balancer["owner"]["uid"] == uid
+    assert objects.ingress(service) == [{"ip": load_balancer["addresses"][0]["address"], "ipMode": "Proxy"}]
+    assert service["metadata"]["finalizers"] == [FINALIZER]
+
+    await stack.add_node("n2")
+    await stack.wait_balanced(uid, lambda lb: targets(lb) == stack.servers("n1", "n2"))
+    await stack.remove_node("n2")
+    await stack.wait_balanced(uid, lambda lb: targets(lb) == stack.servers("n1"))
+    assert [one["id"] for one in await stack.cloud.load_balancers()] == [load_balancer["id"]]
+
+    await stack.delete(name)
+    await stack.wait_gone(name)
+    await stack.wait_unbalanced()
+
+
+def write_of(method: str, path: str) -> Write:
+    """A write without the names in it."""
+    path = re.sub(r"/namespaces/[^/]+/(services|events)(/[^/]+)?", lambda m: f"/{m[1]}{'/*' if m[2] else ''}", path)
+    return method, re.sub(r"(/v1/load-balancers)/[^/]+", r"\1/*", path)
+
+
+async def writes_of(life: Awaitable[None], stack: Stack) -> set[Write]:
+    """What a life makes the controller write, by the servers' own records."""
+    position, journal = stack.plane.audit_position(), len(await stack.cloud.journal())
+    await life
+    verbs = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
+    found = {
+        write_of(verbs[event["verb"]], event["requestURI"].partition("?")[0])
+        for event in stack.plane.audit_events(position)
+        if event["verb"] in verbs and event["user"]["username"] == "system:serviceaccount:kube-system:ccm-lb"
+    }
+    calls = (await stack.cloud.journal())[journal:]
+    return found | {write_of(call["method"], call["path"]) for call in calls if call["method"] != "GET"}
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("applied", [False, True], ids=["before the request arrives", "before its answer arrives"])
+async def test_killed_at_any_request_it_repairs_everything(
+    stack: Stack, api_proxy: FaultProxy, cloud_proxy: FaultProxy, *, applied: bool
+) -> None:
+    await stack.add_node("n1")
+    # Alone, it need not wait for its own last Lease to expire; the Lease has tests of its own.
+    flags = ("--leader-elect=false", "--node-sync-debounce=0")
+    async with stack.controller(*flags, kubeconfig=stack.through(api_proxy), cloud_url=cloud_proxy.url) as controller:
+        await controller.start_ready()
+        all_writes = await writes_of(live(stack, "unkilled"), stack)
+        killer = Killer(controller, applied=applied)
+        killer.watch_over(api_proxy)
+        killer.watch_over(cloud_proxy)
+        killed_at: set[Write] = set()
+        async with revived(controller):
+            for nth in range(1, MOST):
+                await controller.wait_ready()
+                killer.arm(nth)
+                await live(stack, f"life-{nth}")
+                killer.disarm()
+                if killer.at is None:
+                    break
+                request = killer.at.request
+                killed_at.add(write_of(request.method, request.path))
+        assert killer.at is None, "no life ended without a kill"
+        assert len(all_writes) >= 6, f"a life writes more than {all_writes}"
+        assert all_writes <= killed_at, f"never killed at {all_writes - killed_at}"
