@@ -38,11 +38,59 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
+# ---- see it work ------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: .venv/.ready ## a cluster with a cloud and real traffic, live; ONCE=1 proves it and ends
+	@python -m tests.demo $(if $(filter-out 0,$(ONCE)),--once)
+
+.PHONY: bench
+bench: controlplane ## print the time to address for 1,000 Services at once
+	@python -m tests.bench
+
 # ---- checks -----------------------------------------------------------------------------------------------------
+
+# Each suite has a budget in seconds, prints its time, and fails when it takes longer.
+SUITE = tests/suite.sh
+LINT_BUDGET := 120
+UNIT_BUDGET := 60
+COMPONENT_BUDGET := 180
+FAKECLOUD_BUDGET := 300
+INTEGRATION_BUDGET := 1500
+DEMO_BUDGET := 120
+CONTROLPLANE_BUDGET := 1500
+
+.PHONY: test
+test: lint test-unit test-component test-fakecloud controlplane test-integration test-demo ## everything, with all its set-up
+
+.PHONY: controlplane
+controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 9 minutes the first time)
+	@$(SUITE) controlplane $(CONTROLPLANE_BUDGET) python -m tests.controlplane build
 
 .PHONY: lint
 lint: .venv/.ready ## formatting, lint, types, import directions
-	ruff format --check .
-	ruff check .
-	mypy
-	lint-imports
+	@$(SUITE) lint $(LINT_BUDGET) sh -c 'ruff format --check . && ruff check . && mypy && lint-imports --no-logo'
+
+.PHONY: test-unit
+test-unit: .venv/.ready ## the decisions: neither Go nor root nor a server; every branch of the pure modules
+	@$(SUITE) unit $(UNIT_BUDGET) pytest -q tests/unit --cov --cov-config=tests/pure.toml --cov-report=term-missing:skip-covered
+
+.PHONY: test-component
+test-component: .venv/.ready ## parts together on virtual time, the provider kit on every backend
+	@$(SUITE) component $(COMPONENT_BUDGET) pytest -q tests/component tests/contract
+
+.PHONY: test-fakecloud
+test-fakecloud: .venv/.ready ## fakecloud over real HTTP and real sockets
+	@$(SUITE) fakecloud $(FAKECLOUD_BUDGET) pytest -q tests/fakecloud
+
+.PHONY: test-integration
+test-integration: controlplane ## the controller as a process, a genuine API server; KUBE_VERSION=1.34.4 for an older one
+	@$(SUITE) integration $(INTEGRATION_BUDGET) pytest -q tests/integration --durations=10
+
+.PHONY: test-demo
+test-demo: controlplane ## make demo ONCE=1, as a user runs it
+	@$(SUITE) demo $(DEMO_BUDGET) python -m tests.demo --once
+
+.PHONY: clean
+clean: ## remove what was made in this folder; the cache of built binaries stays
+	rm -rf .venv .tools build .mypy_cache .ruff_cache .pytest_cache .hypothesis
