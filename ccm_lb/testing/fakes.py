@@ -1,0 +1,238 @@
+"""Stand-ins for what the controller and a backend are handed: the Kubernetes API, events, time, the Lease."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from ccm_lb.errors import ConflictError, InvalidError, NotFoundError
+from ccm_lb.objects import Key, Service
+from ccm_lb.testing.builders import Json, Tweak, merged
+from ccm_lb.testing.script import Script
+
+DELETE_FROM_FINALIZERS = "$deleteFromPrimitiveList/finalizers"
+
+Watcher = Callable[[str, str, Json], None]
+"""Called with "services" or "nodes", the type of the event (ADDED, MODIFIED, DELETED), and the object."""
+
+
+class OpenFence:
+    """A Lease that is held, until `held` says otherwise."""
+
+    def __init__(self, fencing_token: str | None = None) -> None:
+        self.held = True
+        self.fencing_token = fencing_token
+
+    def holds(self) -> bool:
+        return self.held
+
+
+class FakeClock:
+    """A clock that nothing but sleeping and `advance` moves; `slept` lists the seconds of each sleep."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.advance(seconds)
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedEvent:
+    """One Kubernetes event; prints as `kubectl` shows it."""
+
+    type: str
+    reason: str
+    message: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.reason} {self.message}"
+
+
+class RecordedEvents:
+    """An event recorder that keeps them."""
+
+    def __init__(self) -> None:
+        self.all: list[RecordedEvent] = []
+
+    def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
+        self.all.append(RecordedEvent(type, reason, message, service.uid))
+
+    def lines(self) -> list[str]:
+        """Type, reason and message of each, in order."""
+        return [str(event) for event in self.all]
+
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.all]
+
+
+class FakeServices:
+    """
+    The part of the API server that the controller reads and writes, in memory.
+
+    It keeps the rules that the controller leans on: one rising resourceVersion for all objects; a patch that names another UID is
+    refused, as is a new finalizer on an object under deletion; an object under deletion goes with its last finalizer; an ingress IP gets
+    ipMode VIP when it has none; a Service of another type has no status.loadBalancer. `managedFields` records who set which finalizer.
+
+    `create`, `edit` and `delete` are the user's side. `script` takes outcomes by method name; `patches` are the bodies that were sent.
+    """
+
+    def __init__(self, field_manager: str = "ccm-lb") -> None:
+        self._field_manager = field_manager
+        self._objects: dict[tuple[str, Key], Json] = {}
+        self._version = 100
+        self._watchers: list[Watcher] = []
+        self.script = Script()
+        self.patches: list[Mapping[str, Any]] = []
+        self.gets: list[Key | str] = []
+
+    def watch(self, watcher: Watcher) -> None:
+        """From now on `watcher` is told of every change, at once."""
+        self._watchers.append(watcher)
+
+    # ---- the user's side
+
+    def create(self, obj: Tweak, *, manager: str = "kubectl") -> Json:
+        """Make a Service or Node; one that exists already is a ConflictError."""
+        resource, key = _place(obj)
+        if (resource, key) in self._objects:
+            raise ConflictError(f"{resource} {key} already exists", status=409, reason="AlreadyExists")
+        return self._store("ADDED", merged(obj), manager)
+
+    def edit(self, obj: Tweak, *tweaks: Tweak, manager: str = "kubectl") -> Json:
+        """Merge `tweaks` over the object that has the kind and name of `obj`; the last finalizer gone ends a deletion."""
+        return self._store("MODIFIED", merged(self._get(*_place(obj)), *tweaks), manager)
+
+    def delete(self, obj: Tweak) -> None:
+        """Ask for the deletion: it waits for finalizers, as usual."""
+        current = self._get(*_place(obj))
+        self._store("MODIFIED", merged(current, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), "kubectl")
+
+    def object(self, key: Key, resource: str = "services") -> Json | None:
+        """The object as it stands, None if there is none."""
+        found = self._objects.get((resource, key))
+        return None if found is None else merged(found)
+
+    # ---- the controller's side
+
+    async def get_service(self, key: Key) -> Mapping[str, Any]:
+        self.gets.append(key)
+        async with self.script.play("get_service"):
+            return merged(self._get("services", key))
+
+    async def get_node(self, name: str) -> Mapping[str, Any]:
+        self.gets.append(name)
+        async with self.script.play("get_node"):
+            return merged(self._get("nodes", Key("", name)))
+
+    async def list_service_metadata(self) -> list[Mapping[str, Any]]:
+        async with self.script.play("list_service_metadata"):
+            return self._metadata("services")
+
+    async def list_node_metadata(self) -> list[Mapping[str, Any]]:
+        async with self.script.play("list_node_metadata"):
+            return self._metadata("nodes")
+
+    async def patch_service_status(self, key: Key, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+        # Through JSON, so that nothing goes in which would not go over the wire.
+        self.patches.append(json.loads(json.dumps(patch)))
+        async with self.script.play("patch_service_status"):
+            current = self._get("services", key)
+            changed = _patched(current, patch)
+            if changed == current:
+                return merged(current)
+            return self._store("MODIFIED", changed, self._field_manager)
+
+    # ---- the store
+
+    def _get(self, resource: str, key: Key) -> Json:
+        try:
+            return self._objects[resource, key]
+        except KeyError:
+            raise NotFoundError(f"{resource} {key} not found", status=404, reason="NotFound") from None
+
+    def _metadata(self, resource: str) -> list[Mapping[str, Any]]:
+        return [merged(obj["metadata"]) for (kind, _), obj in self._objects.items() if kind == resource]
+
+    def _store(self, event: str, obj: Json, manager: str) -> Json:
+        resource, key = _place(obj)
+        before = self._objects.get((resource, key))
+        if resource == "services":
+            _apply_defaults(obj)
+            _note_manager(before, obj, manager)
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        if "deletionTimestamp" in obj["metadata"] and not obj["metadata"].get("finalizers"):
+            self._objects.pop((resource, key), None)
+            event = "DELETED"
+        else:
+            self._objects[resource, key] = obj
+        for watcher in self._watchers:
+            watcher(resource, event, merged(obj))
+        return merged(obj)
+
+
+def _place(obj: Mapping[str, Any]) -> tuple[str, Key]:
+    metadata = obj["metadata"]
+    return obj["kind"].lower() + "s", Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def _patched(current: Json, patch: Mapping[str, Any]) -> Json:
+    """What a strategic-merge patch of the status subresource makes of a Service: finalizers and status, nothing else."""
+    metadata = patch.get("metadata", {})
+    if metadata.get("uid", current["metadata"]["uid"]) != current["metadata"]["uid"]:
+        raise InvalidError("metadata.uid: Invalid value: field is immutable", status=422, reason="Invalid")
+    before = current["metadata"].get("finalizers", [])
+    added = [name for name in metadata.get("finalizers", []) if name not in before]
+    if added and "deletionTimestamp" in current["metadata"]:
+        message = "no new finalizers can be added if the object is being deleted"
+        raise InvalidError(f"metadata.finalizers: Forbidden: {message}", status=422, reason="Invalid")
+    removed = metadata.get(DELETE_FROM_FINALIZERS, [])
+    # A strategic merge puts what the patch names before what is there.
+    finalizers = [name for name in [*added, *before] if name not in removed]
+    changed = merged(current, {"status": patch.get("status", {})})
+    changed["metadata"]["finalizers"] = finalizers
+    if not finalizers:
+        del changed["metadata"]["finalizers"]
+    for entry in changed["status"].get("loadBalancer", {}).get("ingress", []):
+        if "ipMode" in entry and "ip" not in entry:
+            raise InvalidError("status.loadBalancer.ingress[0].ipMode: Forbidden", status=422, reason="Invalid")
+    return changed
+
+
+def _apply_defaults(service: Json) -> None:
+    status = service.setdefault("status", {})
+    if service["spec"].get("type") != "LoadBalancer":
+        status["loadBalancer"] = {}
+    for entry in status.setdefault("loadBalancer", {}).get("ingress", []):
+        if "ip" in entry:
+            entry.setdefault("ipMode", "VIP")
+
+
+def _note_manager(before: Json | None, after: Json, manager: str) -> None:
+    """Write into managedFields which finalizers `manager` added; those that are gone lose their owner."""
+    old = set(before["metadata"].get("finalizers", [])) if before else set()
+    new = set(after["metadata"].get("finalizers", []))
+    owned: dict[str, set[str]] = {}
+    for entry in after["metadata"].get("managedFields", []):
+        fields = entry["fieldsV1"]["f:metadata"]["f:finalizers"]
+        owned[entry["manager"]] = {name.removeprefix("v:").strip('"') for name in fields} & new
+    owned[manager] = owned.get(manager, set()) | (new - old)
+    after["metadata"]["managedFields"] = [
+        {"manager": who, "fieldsV1": {"f:metadata": {"f:finalizers": {f'v:"{name}"': {} for name in sorted(names)}}}}
+        for who, names in owned.items()
+        if names
+    ]
