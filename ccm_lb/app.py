@@ -102,15 +102,19 @@ async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
     await server.start()
     stack.push_async_callback(server.stop)
     api = await connect(
-        config.kubeconfig, config.master, qps=config.kube_api_qps, burst=config.kube_api_burst, observer=metrics.kube
+        config.kubeconfig,
+        config.master,
+        qps=config.kube_api_qps,
+        burst=config.kube_api_burst,
+        observer=metrics.kube_request,
     )
     stack.push_async_callback(api.close)
     elector = _elector(config, api, clock)
     stack.push_async_callback(elector.release)
-    transport = CloudTransport(elector, clock, observer=metrics.cloud)
+    transport = CloudTransport(elector, clock, observer=metrics.cloud_request)
     await transport.open()
     stack.push_async_callback(transport.close)
-    recorder = Recorder(api, observer=metrics.events)
+    recorder = Recorder(api, observer=metrics)
     recorder.start()
     stack.push_async_callback(recorder.stop)
     stack.push_async_callback(recorder.flush, _LAST_EVENTS)
@@ -138,7 +142,7 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     waiting = {"api": "not asked yet", "cloud": "not opened yet", "cache": "not filled yet"}
     for name in waiting:
         parts.checks.register(name, _pending(waiting, name))
-    cluster_id = config.cluster_name or await _persist(waiting, "api", cluster.cluster_id)
+    cluster_id: str = config.cluster_name or await _persist(waiting, "api", cluster.cluster_id)
     options = await _persist(waiting, "api", lambda: _watch_options(cluster))
     del waiting["api"]
 
@@ -152,14 +156,21 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     state = ClusterState(Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
     deps = Dependencies(cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER)
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
-    controller = Controller(state, Reconciler(deps, state), queue, config.node_sync_debounce)
+    controller = Controller(
+        state, Reconciler(deps, state), queue, config.node_sync_debounce, parts.metrics.nodes_synced
+    )
     resync = Resync(state, cluster, controller, config.resync_period)
+    parts.metrics.before_rendering(lambda: _gauges(parts, state))
 
     def on_event(resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
         controller.on_event(resource, event, obj)
         resync.seen(listed=event is None)
 
-    watch = Watch(parts.api, options, on_event, resync.soon)
+    def on_watch_restarted() -> None:
+        parts.metrics.watch_restarted()
+        resync.soon()  # what happened in between was not seen
+
+    watch = Watch(parts.api, options, on_event, on_watch_restarted)
     watch.start()
     stack.push_async_callback(watch.stop, _WATCH_END)
     parts.checks.register("watch", watch.failure)
@@ -171,6 +182,11 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
         "ready", extra={"cluster_id": cluster_id, "backend": config.cloud_provider, **dataclasses.asdict(options)}
     )
     return _Ready(controller, resync)
+
+
+def _gauges(parts: _Parts, state: ClusterState) -> None:
+    parts.metrics.cached(len(state.services), len(state.node_names()))
+    parts.metrics.leading(parts.config.leader_elect_resource_name, holds=parts.elector.holds())
 
 
 async def _watch_options(cluster: Cluster) -> WatchOptions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,12 +30,21 @@ class Controller:
     """Owns the queue; what happens in the cluster comes in by `on_event`, `found` and `vanished_*`."""
 
     def __init__(
-        self, state: ClusterState, reconciler: Reconciler, queue: Workqueue[Key], node_sync_debounce: float
+        self,
+        state: ClusterState,
+        reconciler: Reconciler,
+        queue: Workqueue[Key],
+        node_sync_debounce: float,
+        nodes_synced: Callable[[float], None],
     ) -> None:
+        """`node_sync_debounce` is in seconds; `nodes_synced` is told how many passed from a node change until all have it."""
         self._state = state
         self._reconciler = reconciler
         self._queue = queue
-        self._debounce = node_sync_debounce  # seconds between a node change and its sweep
+        self._debounce = node_sync_debounce
+        self._nodes_synced = nodes_synced
+        self._nodes_changed_at: float | None = None
+        self._sweeping: set[Key] = set()  # Services that do not have the latest nodes yet
         self._working = False
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -105,14 +114,26 @@ class Controller:
     def _sweep_soon(self) -> None:
         """Queue the Services with outdated nodes once for all node changes of the next moments; the first one is not put off."""
         if self._working and self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(self._debounce, self._sweep_now)
+            loop = asyncio.get_running_loop()
+            self._sweep = loop.call_later(self._debounce, self._sweep_now)
+            self._nodes_changed_at = self._nodes_changed_at or loop.time()
 
     def _sweep_now(self) -> None:
         self._sweep = None
-        outdated = [key for key in self._state.outdated() if self._queue.idle(key)]
-        log.debug("nodes changed", extra={"services": len(outdated)})
-        for key in outdated:
-            self._queue.add(key)
+        self._sweeping.update(self._state.outdated())
+        log.debug("nodes changed", extra={"services": len(self._sweeping)})
+        for key in self._sweeping:
+            if self._queue.idle(key):  # otherwise its own turn comes, with the nodes of then
+                self._queue.add(key)
+        self._swept()
+
+    def _swept(self, key: Key | None = None) -> None:
+        """`key` has the latest nodes, or needs none any more."""
+        if key is not None:
+            self._sweeping.discard(key)
+        if self._nodes_changed_at is not None and not self._sweeping and self._sweep is None:
+            self._nodes_synced(asyncio.get_running_loop().time() - self._nodes_changed_at)
+            self._nodes_changed_at = None
 
     # ---- work
 
@@ -158,13 +179,15 @@ class Controller:
         except TerminalError as error:
             log.error("the Service needs a change", extra={"service": str(key), "reason": words(error)})
             self._queue.add_at_longest(key)
-        except Exception as error:  # noqa: BLE001 - the one place where a failure of whatever kind ends in a retry
+        except Exception as error:
             delay = self._queue.add_rate_limited(key)
             log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
         else:
             self._queue.forget(key)
             if self._state.is_outdated(key):
                 self._queue.add(key)  # nodes changed while the load balancer was written
+            else:
+                self._swept(key)
 
 
 def _is_news(known: Service | None, service: Service) -> bool:

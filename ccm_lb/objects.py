@@ -53,6 +53,7 @@ class ObjectMeta(_Model):
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
+    creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 
 

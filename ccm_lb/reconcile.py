@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime as dt
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -52,9 +53,10 @@ class Fence(Protocol):
 
 
 class Observer(Protocol):
-    """What metrics want to know; seconds are of the whole reconcile."""
+    """What metrics want to know: how long a reconcile took, and how old a Service was when it got its first address."""
 
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None: ...
+    def addressed(self, seconds: float) -> None: ...
 
 
 class _SyncError(CCMError):
@@ -161,6 +163,8 @@ class Reconciler:
             if live is None:
                 return
             stored = patches.comparable(live.status.load_balancer)
+            if not service.status.load_balancer.ingress and service.metadata.creation_timestamp:
+                self._observer.addressed(_age(service.metadata.creation_timestamp))
             log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(status)})
         self._state.record(
             service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
@@ -213,6 +217,8 @@ class Reconciler:
                 raise
             except Exception as error:
                 self._announce.delete_failed(service, error)
+                if isinstance(error, TerminalError):
+                    raise
                 raise CCMError(announce.words(error)) from error
             self._announce.deleted(service)
             self._state.removed(service)
@@ -315,6 +321,10 @@ def _checked(answer: object) -> LoadBalancerStatus:
         return patches.checked(answer)
     except ValueError as error:
         raise CCMError(f"the backend returned an unusable address: {error}") from error
+
+
+def _age(timestamp: str) -> float:
+    return max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(timestamp)).total_seconds())
 
 
 def _words(status: LoadBalancerStatus) -> str:
