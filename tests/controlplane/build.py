@@ -75,13 +75,14 @@ class _Report:
     after: float
     progress: Progress
 
-    def compiling(self, done: int, total: int, elapsed: float) -> None:
+    def compiling(self, done: int, packages: tuple[int, int], elapsed: float) -> None:
+        stale, known = packages
+        done = min(done, stale)
         slower = _REFERENCE_CORES / (os.cpu_count() or 1)
-        fraction = done / total if total else 0.0
-        left = seconds_left(elapsed, fraction, self.recipe.seconds * slower) + self.after * slower
-        self.progress.update(
-            f"{self.recipe.name}: {done} of {total} packages, {clock_text(elapsed)} so far, about {clock_text(left)} left in all"
-        )
+        expected = self.recipe.seconds * slower * stale / max(known, 1)
+        left = seconds_left(elapsed, done / stale if stale else 1.0, expected) + self.after * slower
+        counted = f"{self.recipe.name}: " + (f"{done} of {stale} packages" if stale else "linking")
+        self.progress.update(f"{counted}, {clock_text(elapsed)} so far, about {clock_text(left)} left in all")
 
 
 def _build(recipe: Recipe, version: str, cache: Cache, report: _Report) -> Path:
@@ -92,10 +93,10 @@ def _build(recipe: Recipe, version: str, cache: Cache, report: _Report) -> Path:
         go = find_go(recipes.go_version_needed((recipes.HERE / "go.mod").read_text()), report.progress)
         module, mode = _module(go, recipe, version, Path(scratch), report.progress)
         report.progress.line(f"{recipe.name}: fetching its modules and counting packages")
-        total = _count_packages(go, recipe, module, mode)
+        flags = [mode, *recipes.build_flags(recipe, version)]
         made = Path(scratch) / recipe.name
-        command = [str(go), "build", "-v", mode, *recipes.build_flags(recipe, version), "-o", str(made), recipe.package]
-        _compile(command, module, total, report)
+        command = [str(go), "build", "-v", *flags, "-o", str(made), recipe.package]
+        _compile(command, module, _count_packages(go, recipe, module, flags), report)
         made.replace(place)
     report.progress.line(f"{recipe.name}: built in {clock_text(time.monotonic() - started)}")
     return place
@@ -116,8 +117,11 @@ def _module(go: Path, recipe: Recipe, version: str, scratch: Path, progress: Pro
     return module, "-mod=mod"  # no go.sum yet: the checksums come from the checksum database
 
 
-def _count_packages(go: Path, recipe: Recipe, module: Path, mode: str) -> int:
-    return len(_go(go, ["list", mode, "-deps", recipe.package], module).splitlines())
+def _count_packages(go: Path, recipe: Recipe, module: Path, flags: Sequence[str]) -> tuple[int, int]:
+    """(to compile, all): what Go's own build cache holds needs no compiling. Downloads the modules as a side effect."""
+    form = ["-deps", "-f", "{{.ImportPath}}\t{{.StaleReason}}", recipe.package]
+    reasons = [line.partition("\t")[2] for line in _go(go, ["list", *flags, *form], module).splitlines()]
+    return sum(1 for reason in reasons if reason and not reason.endswith("available in build cache")), len(reasons)
 
 
 def _go(go: Path, arguments: Sequence[str], folder: Path) -> str:
@@ -131,7 +135,7 @@ def _go(go: Path, arguments: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
-def _compile(command: Sequence[str], folder: Path, total: int, report: _Report) -> None:
+def _compile(command: Sequence[str], folder: Path, packages: tuple[int, int], report: _Report) -> None:
     """Run `go build -v`, which names each package as it is compiled, and show how far it is."""
     started = time.monotonic()
     last: deque[str] = deque(maxlen=15)
@@ -155,7 +159,7 @@ def _compile(command: Sequence[str], folder: Path, total: int, report: _Report) 
                 *lines, rest = (rest + chunk).split(b"\n")
                 done += len(lines)
                 last.extend(line.decode(errors="replace") for line in lines)
-            report.compiling(min(done, total), total, time.monotonic() - started)
+            report.compiling(done, packages, time.monotonic() - started)
     if compiler.returncode != 0:
         reason = "; ".join(line for line in last if line.strip()) or f"exit {compiler.returncode}"
         raise BuildError(f"go build {report.recipe.package} failed: {reason}")

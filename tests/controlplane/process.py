@@ -66,7 +66,7 @@ class Process:
         self._child = None
 
     async def _gone(self) -> None:
-        while self._child is not None and self._child.poll() is None:  # noqa: ASYNC110 -- bound to no loop, so no event
+        while self._child is not None and self._child.poll() is None:
             await asyncio.sleep(0.01)
 
     def last_words(self) -> str:

@@ -195,6 +195,6 @@ class FaultProxy:
 
 async def _reached(find: Callable[[], list[Exchange]], count: int, timeout: float) -> list[Exchange]:
     async with asyncio.timeout(timeout):
-        while len(found := find()) < count:  # noqa: ASYNC110 -- several things lead there, and tests ask seldom
+        while len(found := find()) < count:
             await asyncio.sleep(0.01)
     return found

@@ -110,7 +110,7 @@ async def watching(session: aiohttp.ClientSession, upstream: Upstream) -> AsyncI
 
 async def reach(condition: Any) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 -- a state of the server's side that nothing announces
+        while not condition():
             await asyncio.sleep(0.002)
 
 
