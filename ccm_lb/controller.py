@@ -167,6 +167,7 @@ class Controller:
                 self._queue.done(key)
 
     async def _work_on(self, key: Key) -> None:
+        before = self._state.services.get(key)
         try:
             await self._reconciler.reconcile(key)
         except NotLeaderError:
@@ -184,10 +185,22 @@ class Controller:
             log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
         else:
             self._queue.forget(key)
-            if self._state.is_outdated(key):
-                self._queue.add(key)  # nodes changed while the load balancer was written
+            if self._needs_more(key, before):
+                self._queue.add(key)
             else:
                 self._swept(key)
+
+    def _needs_more(self, key: Key, before: Service | None) -> bool:
+        """
+        Whether the nodes, or the Service since it was `before`, changed while it was worked on.
+
+        The event does not say so if the answer to our own patch was newer: it is old by then. A Service that is as it was, and was worked on
+        with success, needs nothing more, whatever a decision would say: that would be a loop.
+        """
+        operation = self._state.operation(key)
+        if operation is Operation.UPDATE_NODES:
+            return True
+        return operation is not Operation.NOTHING and self._state.services.get(key) is not before
 
 
 def _is_news(known: Service | None, service: Service) -> bool:

@@ -65,16 +65,8 @@ class ClusterState:
     def outdated(self) -> list[Key]:
         """The Services whose load balancer was last written with other nodes than there are now."""
         nodes = self.node_set()
-        return [service.key for service in self.services if self._has_other_nodes(service, nodes)]
-
-    def is_outdated(self, key: Key) -> bool:
-        """Whether the load balancer of `key` was last written with other nodes than there are now."""
-        service = self.services.get(key)
-        return service is not None and self._has_other_nodes(service, self.node_set())
-
-    def _has_other_nodes(self, service: Service, nodes: frozenset[Hashable]) -> bool:
-        synced = self._synced.get(service.uid)
-        return synced is not None and synced.nodes != nodes
+        synced = ((service.key, self._synced.get(service.uid)) for service in self.services)
+        return [key for key, last in synced if last is not None and last.nodes != nodes]
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)

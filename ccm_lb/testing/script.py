@@ -18,7 +18,7 @@ class Lost:
 
 @dataclasses.dataclass(frozen=True)
 class Late:
-    """The call does its work at once, as a server does; its answer waits on the way until `until` is set."""
+    """The call does its work at once, as a server does; its answer, or error, waits on the way until `until` is set."""
 
     until: asyncio.Event
 
@@ -50,8 +50,10 @@ class Script:
             raise outcome
         if isinstance(outcome, asyncio.Event):
             await outcome.wait()
-        yield
+        try:
+            yield
+        finally:
+            if isinstance(outcome, Late):
+                await outcome.until.wait()
         if isinstance(outcome, Lost):
             raise outcome.error
-        if isinstance(outcome, Late):
-            await outcome.until.wait()
