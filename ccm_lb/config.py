@@ -36,12 +36,13 @@ class Group(NamedTuple):
 
 def seconds(value: object) -> float:
     """A Go duration ("1m30s", "500ms") or plain seconds, as float seconds. Raises ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError("not a duration")
-    if isinstance(value, str) and _GO_DURATION.fullmatch(value):
-        amount = sum(float(number) * _GO_UNITS[unit] for number, unit in _GO_PART.findall(value))
+    text = str(
+        value
+    )  # a number too: its text is what float() takes, while true, a list or an endless integer fail alike
+    if _GO_DURATION.fullmatch(text):
+        amount = sum(float(number) * _GO_UNITS[unit] for number, unit in _GO_PART.findall(text))
     else:
-        amount = float(str(value))  # through text, so that an endless integer is infinite and not an OverflowError
+        amount = float(text)
     if not math.isfinite(amount):
         raise ValueError("not finite")
     return amount

@@ -101,8 +101,6 @@ class Recorder:
             writer.cancel()
         await asyncio.gather(*self._writers, return_exceptions=True)
         self._writers = []
-        for trouble in self._troubles.values():
-            _cancel(trouble)
         if lost := len(self._pending.keys() | self._writing):
             log.debug("events lost at the end", extra={"events": lost})
 
@@ -175,7 +173,7 @@ class Recorder:
             try:
                 await self._api.patch(one, _change(record))
             except NotFoundError:
-                record.written = 0  # Events are deleted an hour after their last change
+                pass  # Events are deleted an hour after their last change
             else:
                 record.written = count
                 return
@@ -224,13 +222,9 @@ class Recorder:
         log.warning("events dropped", extra={"namespace": namespace, "events": len(lost), "error": str(error)})
 
     def _recovered(self, namespace: str) -> None:
-        if (trouble := self._troubles.pop(namespace, None)) is not None:
-            _cancel(trouble)
-
-
-def _cancel(trouble: _Trouble) -> None:
-    if trouble.timer is not None:
-        trouble.timer.cancel()
+        trouble = self._troubles.pop(namespace, None)
+        if trouble is not None and trouble.timer is not None:
+            trouble.timer.cancel()
 
 
 def _timestamp(when: float) -> str:

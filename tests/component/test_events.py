@@ -270,8 +270,11 @@ def test_only_the_latest_4096_events_are_remembered() -> None:
     for n in range(correlation.CACHE_SIZE - 1):
         correlator.observe(service(f"b{n}"), "Normal", "Said", "x", START)
     assert correlator.observe(service("a"), "Normal", "Said", "x", START)[0] is first
+    correlator.observe(service("c"), "Normal", "Said", "x", START)  # b0 goes: the one not spoken of for the longest
+    assert correlator.observe(service("a"), "Normal", "Said", "x", START)[0] is first
+    assert correlator.observe(service("b0"), "Normal", "Said", "x", START)[0].count == 1
     for n in range(correlation.CACHE_SIZE):
-        correlator.observe(service(f"c{n}"), "Normal", "Said", "x", START)
+        correlator.observe(service(f"d{n}"), "Normal", "Said", "x", START)
     assert correlator.observe(service("a"), "Normal", "Said", "x", START)[0] is not first
 
 

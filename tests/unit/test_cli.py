@@ -195,6 +195,7 @@ def test_an_empty_file_sets_nothing(shell: Shell) -> None:
         pytest.param(["stray"], "unexpected extra argument (stray)", id="stray-word"),
         pytest.param(["--cloud-provider=x", "--port=x"], "--port: got 'x', expected a port number", id="wrong-type"),
         pytest.param(["--config=/none.yaml"], "/none.yaml: cannot be read: No such file or directory", id="no-file"),
+        pytest.param(["--config=/no\nne.yaml"], "/no ne.yaml: cannot be read", id="line-break-in-a-name"),
         pytest.param(["--config=/"], "/: cannot be read: Is a directory", id="directory"),
         pytest.param(["--cloud-provider=x", "--secure-port=1"], "--secure-port 1 needs --tls-cert-file", id="conflict"),
     ],
