@@ -66,14 +66,14 @@ class Controller:
         """A live object, as a GET returned it."""
         self.on_event(resource, None, obj)
 
-    def vanished_service(self, key: Key) -> None:
-        """A GET says that there is no such Service."""
-        self._state.gone(key)
+    def vanished_service(self, key: Key, known: int) -> None:
+        """A GET, sent when `known` was the newest resourceVersion seen, says that there is no such Service."""
+        self._state.vanished(key, known)
         self._queue_if_needed(key)
 
-    def vanished_node(self, name: str) -> None:
-        """A GET says that there is no such Node."""
-        if self._state.node_gone(name):
+    def vanished_node(self, name: str, known: int) -> None:
+        """A GET, sent when `known` was the newest resourceVersion seen, says that there is no such Node."""
+        if self._state.node_vanished(name, known):
             self._sweep_soon()
 
     def _on_service(self, event: str | None, service: Service) -> None:
@@ -194,8 +194,8 @@ class Controller:
         """
         Whether the nodes, or the Service since it was `before`, changed while it was worked on.
 
-        The event does not say so if the answer to our own patch was newer: it is old by then. A Service that is as it was, and was worked on
-        with success, needs nothing more, whatever a decision would say: that would be a loop.
+        An event does not say so where the answer to our own patch was newer: it is old when it comes. A Service that is as it was, and was
+        worked on with success, needs nothing more whatever a decision would say: that would be a loop.
         """
         operation = self._state.operation(key)
         if operation is Operation.UPDATE_NODES:

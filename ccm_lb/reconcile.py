@@ -254,10 +254,11 @@ class Reconciler:
     async def _patch(self, service: Service, patch: patches.Patch) -> Service | None:
         """The Service after the patch, which is also taken note of; None if the Service of this UID is gone, noted as well."""
         self._check_fence()
+        known = self._state.services.version(service.key)
         try:
             live = parse_service(await self._api.patch_service_status(service.key, patch))
         except NotFoundError:
-            self._state.gone(service.key)
+            self._state.vanished(service.key, known)
             return None
         except (InvalidError, ConflictError):
             current = await self._refresh(service.key)
@@ -268,12 +269,13 @@ class Reconciler:
         return live
 
     async def _refresh(self, key: Key) -> Service | None:
-        """Ask the API server for the live Service and take note of the answer; None if there is none."""
+        """Ask the API server for the live Service and take note of the answer; what is known now, None if there is none."""
+        known = self._state.services.version(key)
         try:
             live = parse_service(await self._api.get_service(key))
         except NotFoundError:
-            self._state.gone(key)
-            return None
+            self._state.vanished(key, known)
+            return self._state.services.get(key)
         self._state.see(live)
         return live
 

@@ -41,11 +41,15 @@ class Objects(Protocol):
 
 
 class Sink(Protocol):
-    """Who is told what a GET answered: the controller, which treats it as it treats an event."""
+    """
+    Who is told what a GET answered: the controller, which treats it as it treats an event.
+
+    `known` is the newest resourceVersion that had been seen when the GET was sent.
+    """
 
     def found(self, resource: str, obj: Mapping[str, Any]) -> None: ...
-    def vanished_service(self, key: Key) -> None: ...
-    def vanished_node(self, name: str) -> None: ...
+    def vanished_service(self, key: Key, known: int) -> None: ...
+    def vanished_node(self, name: str, known: int) -> None: ...
 
 
 class Resync:
@@ -132,16 +136,18 @@ class Resync:
         return by_key, {metadata["name"]: version(metadata["resourceVersion"]) for metadata in nodes}
 
     async def _ask_for_service(self, key: Key) -> None:
+        known = self._state.services.version(key)
         try:
             self._sink.found("services", await self._objects.get_service(key))
         except NotFoundError:
-            self._sink.vanished_service(key)
+            self._sink.vanished_service(key, known)
 
     async def _ask_for_node(self, name: str) -> None:
+        known = self._state.node_version(name)
         try:
             self._sink.found("nodes", await self._objects.get_node(name))
         except NotFoundError:
-            self._sink.vanished_node(name)
+            self._sink.vanished_node(name, known)
 
 
 async def _each(ask: Callable[[T], Coroutine[Any, Any, None]], things: Iterable[T]) -> None:

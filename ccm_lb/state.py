@@ -99,6 +99,10 @@ class ClusterState:
             return False  # an echo of an older Node of this name
         return self._targets_changed(self._nodes.drop(name, at), None)
 
+    def node_vanished(self, name: str, known: int) -> bool:
+        """As `vanished`, of a Node; True if that changes who gets traffic."""
+        return self._nodes.version(name) == known and self.node_gone(name)
+
     def _targets_changed(self, before: Node | None, after: Node | None) -> bool:
         changed = _target(before) != _target(after)
         if before is not None or after is not None:
@@ -126,6 +130,15 @@ class ClusterState:
         service = self.services.drop(key, at - 1 if at else 0)
         if service is not None:
             self._leave_behind(service)
+
+    def vanished(self, key: Key, known: int) -> None:
+        """
+        A request that was sent when `known` was the newest resourceVersion was answered with 404.
+
+        What came since is newer than that answer, for example a Service created again under the name, and stays.
+        """
+        if self.services.version(key) == known:
+            self.gone(key)
 
     def doubt(self, key: Key) -> None:
         """Something says that the Service is gone: to be asked before it is believed."""

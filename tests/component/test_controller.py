@@ -855,7 +855,7 @@ async def test_a_service_that_a_get_found_gone_is_cleaned_up() -> None:
         await world.served()
         world.hold_watch()
         world.vanish()
-        world.controller.vanished_service(KEY)
+        world.controller.vanished_service(KEY, world.state.services.version(KEY))
         await settle()
         assert world.cloud.changes() == ["DELETE"]
 
@@ -866,6 +866,6 @@ async def test_a_node_that_a_get_found_gone_leaves_the_targets() -> None:
         await world.served()
         world.hold_watch()
         world.api.delete(builders.node_json("n2"))
-        world.controller.vanished_node("n2")
+        world.controller.vanished_node("n2", world.state.node_version("n2"))
         await settle(5)
         assert world.targets == ("n1", "n3")
