@@ -34,8 +34,13 @@ def parse_query(model: type[M], query: Mapping[str, str]) -> M:
 
 def _field_errors(error: ValidationError, root: str) -> list[FieldError]:
     found = []
-    for detail in error.errors(include_url=False, include_context=False):
-        message = detail["msg"].removeprefix("Value error, ")
+    details = error.errors(include_url=False, include_context=False)
+    inside = {location[:depth] for location in (detail["loc"] for detail in details) for depth in range(len(location))}
+    for detail in details:
+        if detail["type"] == "too_short" and detail["loc"] in inside:
+            # The list is not too short: its items are wrong, and pydantic does not count those.
+            continue
+        message = detail["msg"].removeprefix("Value error, ").replace("Tuple", "List").replace("tuple", "list")
         message = message[:1].lower() + message[1:]
         value = detail["input"] if detail["type"] != "missing" else None
         shown = value if isinstance(value, str | int | float | bool) else None

@@ -136,11 +136,13 @@ class Plane:
 
     async def close(self) -> None:
         """Cut everything; returns when the sockets are closed."""
+        listeners = [listener for running in self._running.values() for listener in running.listeners.values()]
         for load_balancer_id in list(self._running):
             self.remove(load_balancer_id)
-        self._monitor.close()
-        # Aborted transports close in the loop's next iterations.
-        await asyncio.sleep(0)
+        await self._monitor.close()
+        # What was aborted is closed in the loop's next iterations.
+        while any(listener.active_connections for listener in listeners):  # noqa: ASYNC110 - two or three turns
+            await asyncio.sleep(0)
 
     def _close(self, running: _Running, endpoint: Endpoint) -> None:
         running.listeners.pop(endpoint).close()

@@ -19,6 +19,7 @@ class Monitor:
         self._wanted: dict[Probe, int] = {}
         self._verdicts: dict[Probe, Verdict] = {}
         self._tasks: dict[Probe, asyncio.Task[None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
 
     def verdict(self, probe: Probe) -> Verdict:
@@ -29,7 +30,9 @@ class Monitor:
         for probe in probes:
             self._wanted[probe] = self._wanted.get(probe, 0) + 1
             if probe not in self._tasks:
-                self._tasks[probe] = asyncio.create_task(self._watch(probe))
+                task = self._tasks[probe] = asyncio.create_task(self._watch(probe))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
 
     def unwant(self, probes: Iterable[Probe]) -> None:
         """End those that nobody else wants."""
@@ -40,9 +43,11 @@ class Monitor:
                 self._verdicts.pop(probe, None)
                 del self._wanted[probe]
 
-    def close(self) -> None:
-        for task in self._tasks.values():
+    async def close(self) -> None:
+        """End every probe, those that nobody wants any more included."""
+        for task in self._running:
             task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _watch(self, probe: Probe) -> None:
         check = probe.check

@@ -1,6 +1,7 @@
 """One probe: a real connection, and for http a real request."""
 
 import asyncio
+import os
 import socket
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class Probe:
         except TimeoutError:
             return Result(False, f"no answer within {self.check.timeout_seconds:g} s")
         except OSError as error:
-            return Result(False, (error.strerror or str(error)).lower())
+            return Result(False, os.strerror(error.errno).lower() if error.errno else str(error))
 
     async def _tcp(self) -> Result:
         family = socket.AF_INET6 if ":" in self.address else socket.AF_INET

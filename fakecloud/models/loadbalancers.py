@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic.config import JsonDict
 
 from fakecloud.models.base import Address, Cidr, Family, Identifier, Model, Name, Port, Seconds
@@ -36,6 +36,10 @@ class Target(Model):
         if (self.server is None) == (self.address is None):
             raise ValueError("a target has exactly one of server and address")
         return self
+
+    @model_serializer(mode="wrap")
+    def _only_what_is_set(self, serialize: SerializerFunctionWrapHandler) -> dict[str, str]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
 
     @property
     def label(self) -> str:
