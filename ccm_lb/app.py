@@ -32,7 +32,7 @@ from ccm_lb.errors import ConfigError
 from ccm_lb.events import Recorder
 from ccm_lb.health import Checks, HealthServer
 from ccm_lb.kube import FIELD_MANAGER, KubeApi, connect
-from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection
+from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection, Timing
 from ccm_lb.metrics import Metrics
 from ccm_lb.objects import Key
 from ccm_lb.predicates import Scope
@@ -130,9 +130,9 @@ def _elector(config: Config, api: KubeApi, clock: SystemClock) -> LeaseElector |
         identity=f"{socket.gethostname()}_{uuid.uuid4()}",
         namespace=config.leader_elect_resource_namespace,
         name=config.leader_elect_resource_name,
-        lease_duration=config.leader_elect_lease_duration,
-        renew_deadline=config.leader_elect_renew_deadline,
-        retry_period=config.leader_elect_retry_period,
+        timing=Timing(
+            config.leader_elect_lease_duration, config.leader_elect_renew_deadline, config.leader_elect_retry_period
+        ),
     )
 
 
@@ -142,7 +142,9 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     waiting = {"api": "not asked yet", "cloud": "not opened yet", "cache": "not filled yet"}
     for name in waiting:
         parts.checks.register(name, _pending(waiting, name))
-    cluster_id: str = config.cluster_name or await _persist(waiting, "api", cluster.cluster_id)
+    cluster_id = config.cluster_name
+    if cluster_id is None:
+        cluster_id = await _persist(waiting, "api", cluster.cluster_id)
     options = await _persist(waiting, "api", lambda: _watch_options(cluster))
     del waiting["api"]
 
@@ -267,7 +269,7 @@ async def _persist(waiting: dict[str, str], name: str, attempt: Callable[[], Awa
             raise
         except Exception as error:  # noqa: BLE001 - a backend is other people's code; whatever it is, it may pass
             waiting[name] = words(error)
-            logger.warning("not ready, will be retried", extra={"check": name, "reason": words(error), "pause": pause})
+            logger.warning("not ready, will be retried", exc_info=error, extra={"check": name, "pause": pause})
             await asyncio.sleep(pause)
     raise AssertionError("the pauses never end")
 

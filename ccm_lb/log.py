@@ -34,6 +34,8 @@ def configure(format: Literal["text", "json"], verbosity: int, stream: TextIO) -
     for library in ("kopf", "aiohttp", "asyncio"):
         # A level of its own: kopf sets none, but reports every event of every object at DEBUG and INFO.
         logging.getLogger(library).setLevel(logging.DEBUG if verbosity >= LIBRARIES else logging.WARNING)
+    # It warns of running outside the main thread, where this product wants it to run.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.DEBUG if verbosity >= LIBRARIES else logging.ERROR)
     logging.captureWarnings(capture=True)
 
 

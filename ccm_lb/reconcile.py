@@ -201,7 +201,9 @@ class Reconciler:
         with _prefix("failed to remove load balancer cleanup finalizer"):
             clear = self._status_is_ours(service, found)
             self._state.unsync(service)  # nothing is left to be lost, whatever becomes of the Service now
-            await self._patch(service, patches.release_patch(service.uid, clear_status=clear))
+            live = await self._patch(service, patches.release_patch(service.uid, clear_status=clear))
+        if live is not None and live.deleting and not live.metadata.finalizers:
+            self._state.released(live)
         self._announce.deleted(service)
         log.info("deleted the load balancer", extra={"service": str(service.key), "uid": service.uid})
 

@@ -167,6 +167,12 @@ class ClusterState:
         """The load balancer of `service` is gone, or must be verified."""
         self._synced.pop(service.uid, None)
 
+    def released(self, service: Service) -> None:
+        """The finalizer was the last thing that kept this Service under deletion: it is gone, and left nothing behind."""
+        self.unsync(service)
+        self.services.drop(service.key)
+        self._doubtful.discard(service.key)
+
     def removed(self, service: Service) -> None:
         """Nothing is left in the cloud of a Service that was left behind."""
         self.unsync(service)

@@ -36,7 +36,7 @@ ONCE_LIMIT = 60.0  # seconds until every Service must have answered
 @click.option("--once", is_flag=True, help="prove the traffic and the clean-up, print a summary, exit 0 or 1")
 def main(*, once: bool) -> None:
     """Run a cluster with a cloud and show Services getting their load balancers."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         binaries = build.ensure_binaries(recipes.CONTROL_PLANE, recipes.default_kube_version(), Progress())
     except recipes.BuildError as error:

@@ -90,13 +90,15 @@ class Scene:
         await self._stack.wait_unbalanced()
 
     def complete(self) -> bool:
-        """Whether every port of every Service has answered at its address."""
+        """Whether every port of every Service has answered at its address, and every target is known to be healthy."""
+        healthy = all(row.health.partition("/")[0] == row.health.partition("/")[2] for row in self.rows)
         wanted = {(one["metadata"]["name"], port["port"]) for one in services() for port in one["spec"]["ports"]}
-        return wanted <= {key for key, traffic in self._traffic.items() if traffic.answered}
+        return healthy and wanted <= {key for key, traffic in self._traffic.items() if traffic.answered}
 
     async def _look_on(self) -> None:
         while True:
-            found = await self._stack.kube.list("services", self._stack.namespace)
+            everything = await self._stack.kube.list("services", self._stack.namespace)
+            found = [one for one in everything if one["spec"]["type"] == "LoadBalancer"]
             balancers = {one["owner"]["uid"]: one for one in await self._stack.cloud.load_balancers()}
             for service in found:
                 await self._stack.serve(service, *NODES)
