@@ -62,7 +62,7 @@ class SqliteStore:
         """Raises StoreError when the file can't be opened, or was written by a newer version."""
         self._path = path
         try:
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=1.0)
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=0.2)
             try:
                 self._prepare()
             except BaseException:

@@ -5,7 +5,7 @@ import pytest
 
 from fakecloud.config import Settings
 from fakecloud.ipam import Network
-from tests.fakecloud.clients import Api, address_of, load_balancer
+from tests.fakecloud.clients import Api, Json, address_of, load_balancer
 
 LBS = "/v1/load-balancers"
 
@@ -121,7 +121,7 @@ async def test_null_removes_a_health_check(api: Api) -> None:
         pytest.param({"tags": {"": "x"}}, "tags.", id="empty tag"),
     ],
 )
-async def test_a_wrong_field_is_named_and_nothing_is_created(api: Api, body: dict[str, object], field: str) -> None:
+async def test_a_wrong_field_is_named_and_nothing_is_created(api: Api, body: Json, field: str) -> None:
     answer = await api.call("POST", LBS, load_balancer(**body))
     assert answer.status == 422, answer
     assert [name for name in answer.fields if name.startswith(field)], answer.fields

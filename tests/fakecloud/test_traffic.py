@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from fakecloud.app import Serving
+from fakecloud.config import Settings
 from fakecloud.dataplane.listeners import Limits
 from fakecloud.dataplane.plane import Plane
+from fakecloud.dataplane.sockets import reset
 from fakecloud.models.loadbalancers import HealthCheck, Listener
 from fakecloud.networks import AddressSet
 from fakecloud.routes import Destination, Route
@@ -122,6 +124,49 @@ async def test_a_dead_target_is_skipped_before_the_health_check_knows(api: Api, 
         healthCheck={"intervalSeconds": 3600, "unhealthyThreshold": 100},
     )
     assert [await greeting(address_of(item)) for _ in range(4)] == ["a"] * 4
+
+
+class TestWithAShortConnectTimeout:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"connect_timeout": 0.2})
+
+    async def test_what_a_client_says_meanwhile_waits_until_a_target_that_answers_is_found(
+        self, api: Api, backends: Backends
+    ) -> None:
+        port = await backends.start("a", "127.0.0.1")
+        with socket.socket() as silent, contextlib.ExitStack() as filling:
+            silent.bind(("127.0.0.4", port))
+            silent.listen(0)
+            # With its queue full, the kernel drops what comes next: a target that does not answer at all.
+            for _ in range(2):
+                connecting = filling.enter_context(socket.socket())
+                connecting.setblocking(False)
+                connecting.connect_ex(("127.0.0.4", port))
+            item = await api.create(
+                listeners=[{"port": 8080, "targetPort": port}],
+                targets=[{"address": "127.0.0.4"}, {"address": "127.0.0.1"}],
+                healthCheck={"port": await backends.start("health")},
+            )
+            async with connection(address_of(item)) as (reader, writer):
+                writer.write(b"hello ")
+                await asyncio.sleep(0.05)
+                writer.write(b"world")
+                writer.write_eof()
+                assert await asyncio.wait_for(reader.read(), DEADLINE) == b"a\nhello worldbye"
+
+
+async def test_a_target_that_resets_is_seen_by_the_client_as_a_reset(api: Api, backends: Backends) -> None:
+    async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        reset(writer.transport)
+
+    port = await backends.serve(slam)
+    item = await api.create(listeners=[{"port": 8080, "targetPort": port}], targets=[{"address": "127.0.0.1"}])
+    async with connection(address_of(item)) as (reader, writer):
+        writer.write(b"x\n")
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), DEADLINE)
 
 
 async def test_without_any_target_the_client_is_reset(api: Api) -> None:

@@ -1,0 +1,307 @@
+"""The pure core: states in, states out."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fakecloud import ipam
+from fakecloud.config import Settings, pool_refusal
+from fakecloud.dataplane.balancing import round_robin
+from fakecloud.errors import ProblemError, invalid
+from fakecloud.health.verdicts import Result, Verdict
+from fakecloud.ipam import Pool
+from fakecloud.models.base import family_of
+from fakecloud.models.inventory import AddressPool, Server
+from fakecloud.models.journal import Outcome
+from fakecloud.models.loadbalancers import Listener, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner, Target
+from fakecloud.models.problems import FieldError
+from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.routes import affected, route_of
+from fakecloud.state import fencing, inventory, loadbalancers
+from fakecloud.state.fencing import FencingToken
+from fakecloud.state.loadbalancers import Stamp
+from fakecloud.state.records import Kind, Record, State, restored
+
+NETWORKS = AddressSet.of(DEFAULT_TARGET_NETWORKS)
+STAMP = Stamp("lb-1", "2026-01-01T00:00:00Z")
+
+
+def pool(cidr: str = "127.90.0.0/29") -> Pool:
+    return Pool("p", ipaddress.ip_network(cidr))
+
+
+def spec(uid: str = "u1", *, targets: tuple[Target, ...] = (), addresses: tuple[str, ...] = ()) -> LoadBalancerSpec:
+    return LoadBalancerSpec(
+        name="web",
+        owner=Owner(cluster="c1", uid=uid),
+        listeners=(Listener(port=80, target_port=30080),),
+        targets=targets,
+        addresses=addresses,
+    )
+
+
+def with_load_balancers(*ids: str, pools: tuple[Pool, ...] = (), servers: tuple[Server, ...] = ()) -> State:
+    state = restored(pools or (pool(),), servers, (), ())
+    for number in ids:
+        state = loadbalancers.create(state, spec(number), NETWORKS, Stamp(f"lb-{number}", "t")).state
+    return state
+
+
+def problem_of(caught: pytest.ExceptionInfo[ProblemError]) -> tuple[int, str]:
+    return caught.value.problem.status, caught.value.problem.type.rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    ("cidr", "first", "size"),
+    [
+        pytest.param("127.90.0.0/24", "127.90.0.1", 254, id="network and broadcast stay unused"),
+        pytest.param("127.90.0.0/30", "127.90.0.1", 2, id="the smallest with both"),
+        pytest.param("127.90.0.0/31", "127.90.0.0", 2, id="a pair has neither"),
+        pytest.param("127.90.0.7/32", "127.90.0.7", 1, id="a single address"),
+        pytest.param("::/126", "::1", 2, id="a small IPv6 number stays IPv6"),
+    ],
+)
+def test_a_pool_gives_out_its_lowest_free_address(cidr: str, first: str, size: int) -> None:
+    assert (pool(cidr).lowest_free(), len(pool(cidr).usable)) == (first, size)
+    assert pool(cidr).family == family_of(first)
+    assert pool(cidr).with_taken(first).lowest_free() != first
+
+
+@given(st.lists(st.integers(min_value=1, max_value=6)))
+def test_no_address_is_given_out_twice_whatever_comes_back(returned: list[int]) -> None:
+    current = pool()
+    held: set[str] = set()
+    for number in returned:
+        address = current.lowest_free()
+        if address is not None:
+            assert address not in held
+            assert current.is_free(address)
+            current, held = current.with_taken(address), held | {address}
+        back = str(current.network[number])
+        current, held = current.without(back), held - {back}
+    assert len(current.taken) == len(held)
+
+
+def test_an_exhausted_pool_has_no_lowest_address_and_holds_only_its_own() -> None:
+    assert pool("127.90.0.7/32").with_taken("127.90.0.7").lowest_free() is None
+    assert (pool().holds("127.90.0.1"), pool().holds("127.90.0.0"), pool().holds("::1")) == (True, False, False)
+    assert ipam.default_name(ipaddress.ip_network("127.84.0.0/16")) == "pool-127.84.0.0-16"
+
+
+@pytest.mark.parametrize(
+    ("address", "allowed"),
+    [
+        ("127.0.0.1", True),
+        ("10.255.0.1", True),
+        ("172.32.0.1", False),
+        ("100.64.0.1", True),
+        ("8.8.8.8", False),
+        ("0.0.0.0", False),
+        ("169.254.169.254", False),
+        ("::1", True),
+        ("2001:db8::1", False),
+        ("::ffff:10.0.0.1", True),
+        ("::ffff:8.8.8.8", False),
+    ],
+)
+def test_only_private_networks_are_targets_by_default(address: str, *, allowed: bool) -> None:
+    assert (address in NETWORKS) is allowed
+    assert "10.0.0.0/8" in str(NETWORKS)
+
+
+@pytest.mark.parametrize(
+    ("cidr", "others", "word"),
+    [
+        pytest.param("127.90.0.0/24", (), None, id="fits"),
+        pytest.param("10.0.0.0/24", (), "outside", id="not loopback"),
+        pytest.param("::/64", (), "outside", id="IPv6"),
+        pytest.param("127.90.0.0/24", ("127.91.0.0/24", "127.90.0.0/16"), "overlaps", id="overlap"),
+    ],
+)
+def test_a_pool_that_can_not_work_is_refused(cidr: str, others: tuple[str, ...], word: str | None) -> None:
+    reason = pool_refusal(ipaddress.ip_network(cidr), tuple(ipaddress.ip_network(other) for other in others))
+    assert reason is None if word is None else reason is not None and word in reason
+
+
+def test_settings_refuse_pools_that_overlap() -> None:
+    network = ipaddress.ip_network("127.90.0.0/24")
+    assert Settings(token="t", pools=(network,)).pools == (network,)
+    with pytest.raises(ValueError, match="overlaps"):
+        Settings(token="t", pools=(network, network))
+
+
+def test_a_create_takes_an_address_and_says_what_to_store() -> None:
+    before = with_load_balancers()
+    change = loadbalancers.create(before, spec(), NETWORKS, STAMP)
+    assert change.result.addresses[0].address == "127.90.0.1"
+    assert change.records == (Record(Kind.LOAD_BALANCER, "lb-1", change.result),)
+    assert (before.load_balancers, before.pools["p"].taken) == ({}, frozenset())
+    again = loadbalancers.create(change.state, spec(), NETWORKS, Stamp("lb-2", "t"))
+    assert (again.result, again.outcome, again.records) == (change.result, Outcome.EXISTING, ())
+
+
+def test_a_requested_address_is_given_when_it_is_free_and_in_a_pool() -> None:
+    state = with_load_balancers("u1", pools=(pool(), Pool("q", ipaddress.ip_network("127.91.0.0/29"))))
+    given_out = loadbalancers.create(state, spec("u2", addresses=("127.91.0.3",)), NETWORKS, STAMP)
+    assert given_out.result.addresses[0].address == "127.91.0.3"
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.create(given_out.state, spec("u3", addresses=("127.91.0.3",)), NETWORKS, Stamp("x", "t"))
+    assert problem_of(caught) == (409, "address-in-use")
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.create(state, spec("u3", addresses=("127.92.0.1",)), NETWORKS, STAMP)
+    assert "p (127.90.0.0/29), q (127.91.0.0/29)" in caught.value.problem.detail
+
+
+def test_the_next_pool_is_used_when_one_is_full_and_none_left_is_a_conflict() -> None:
+    single, other = Pool("a", ipaddress.ip_network("127.90.0.1/32")), Pool("b", ipaddress.ip_network("127.91.0.1/32"))
+    state = with_load_balancers("u1", "u2", pools=(single, other))
+    assert [lb.addresses[0].address for lb in state.load_balancers.values()] == ["127.90.0.1", "127.91.0.1"]
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.create(state, spec("u3"), NETWORKS, STAMP)
+    assert problem_of(caught) == (409, "address-pool-exhausted")
+    assert "a (127.90.0.1/32" in caught.value.problem.detail
+    with pytest.raises(ProblemError, match="no IPv4 address pool"):
+        loadbalancers.create(State(), spec(), NETWORKS, STAMP)
+    freed = loadbalancers.delete(state, "lb-u1", None).state
+    assert {name: len(left.taken) for name, left in freed.pools.items()} == {"a": 0, "b": 1}
+
+
+def test_a_patch_checks_only_the_targets_that_it_names() -> None:
+    server = Server(id="n1", name="n1", addresses=("10.0.0.1",))
+    state = with_load_balancers("u1", servers=(server,))
+    named = loadbalancers.patch(state, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"),)), NETWORKS, None)
+    without = inventory.delete_server(named.state, "n1").state
+    renamed = loadbalancers.patch(without, "lb-u1", LoadBalancerPatch(name="x"), NETWORKS, '"2"')
+    assert (renamed.result.generation, renamed.result.spec.targets) == (3, (Target(server="n1"),))
+    with pytest.raises(ProblemError, match="no server n1"):
+        loadbalancers.patch(
+            without, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"), Target(address="::1"))), NETWORKS, None
+        )
+    unchanged = loadbalancers.patch(renamed.state, "lb-u1", LoadBalancerPatch(name="x"), NETWORKS, None)
+    assert (unchanged.outcome, unchanged.records) == (Outcome.UNCHANGED, ())
+
+
+def test_pages_are_in_order_of_creation_and_filtered_by_owner() -> None:
+    state = with_load_balancers("a", "b", "c")
+    shown, more = loadbalancers.page(state, owner=None, cluster="c1", after=0, limit=2)
+    assert ([lb.id for lb in shown], more) == (["lb-a", "lb-b"], 2)
+    assert loadbalancers.page(state, owner="c", cluster=None, after=2, limit=2)[1] is None
+    assert loadbalancers.page(state, owner=None, cluster="other", after=0, limit=2) == ([], None)
+
+
+def test_the_restored_state_is_the_one_that_was_stored() -> None:
+    server = Server(id="n1", name="n1", addresses=("10.0.0.1",))
+    two = (Pool("q", ipaddress.ip_network("127.99.0.0/29")), pool())
+    state = fencing.admit(with_load_balancers("a", "b", pools=two, servers=(server,)), "c1", FencingToken("l", 1)).state
+    bodies = [LoadBalancer.model_validate_json(lb.model_dump_json()) for lb in state.load_balancers.values()]
+    assert restored(two[::-1], (server,), reversed(bodies), state.fences.values()) == state
+    assert restored((), (), bodies, ()).pools == {}
+
+
+def test_servers_come_change_and_go() -> None:
+    server = Server(id="n1", name="n1", addresses=("10.0.0.1",))
+    added = inventory.add_server(State(), server, NETWORKS)
+    assert inventory.add_server(added.state, server, NETWORKS).outcome is Outcome.UNCHANGED
+    with pytest.raises(ProblemError, match="PUT replaces it"):
+        inventory.add_server(added.state, Server(id="n1", name="x", addresses=("10.0.0.1",)), NETWORKS)
+    with pytest.raises(ProblemError, match="outside the target networks"):
+        inventory.put_server(State(), Server(id="n1", name="x", addresses=("10.0.0.1", "8.8.8.8")), NETWORKS)
+    assert inventory.find_server(added.state, "n1") is server
+    with pytest.raises(ProblemError, match="no server n1"):
+        inventory.delete_server(State(), "n1")
+
+
+def test_pools_come_and_go() -> None:
+    body = AddressPool(name="p", cidr="127.90.0.0/29")
+    added = inventory.add_pool(State(), body)
+    assert (added.result, inventory.add_pool(added.state, body).outcome) == (pool(), Outcome.UNCHANGED)
+    view = inventory.pool_view(pool().with_taken("127.90.0.1"))
+    assert (view.family, view.size, view.allocated) == ("IPv4", 6, 1)
+    for other, slug in (
+        (AddressPool(name="p", cidr="127.91.0.0/29"), "address-pool-exists"),
+        (AddressPool(name="q", cidr="127.90.0.0/30"), "address-pool-overlaps"),
+        (AddressPool(name="q", cidr="10.0.0.0/30"), "invalid-request"),
+    ):
+        with pytest.raises(ProblemError) as caught:
+            inventory.add_pool(added.state, other)
+        assert problem_of(caught)[1] == slug
+    with pytest.raises(ProblemError, match="1 addresses given out"):
+        inventory.delete_pool(with_load_balancers("a"), "p")
+    assert inventory.delete_pool(added.state, "p").state.pools == {}
+    with pytest.raises(ProblemError, match="no address pool p"):
+        inventory.delete_pool(State(), "p")
+
+
+@pytest.mark.parametrize(
+    "header", ["", "lease", "lease:", ":1", "lease:x", "lease:-1", "l" * 256 + ":1", "l:" + "9" * 19]
+)
+def test_a_malformed_fencing_token_is_refused(header: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        fencing.parse(header)
+    assert caught.value.problem.status == 400
+
+
+def test_a_lower_fencing_token_is_refused_for_its_cluster_and_lease_alone() -> None:
+    assert fencing.parse("a:b:3") == FencingToken("a:b", 3)
+    first = fencing.admit(State(), "c1", FencingToken("l1", 3))
+    assert first.records[0].kind is Kind.FENCE
+    assert fencing.admit(first.state, "c1", FencingToken("l1", 3)).records == ()
+    assert fencing.admit(first.state, "c1", None).records == ()
+    for cluster, lease in (("c2", "l1"), ("c1", "l2")):
+        assert fencing.admit(first.state, cluster, FencingToken(lease, 1)).records
+    with pytest.raises(ProblemError) as caught:
+        fencing.admit(first.state, "c1", FencingToken("l1", 2))
+    assert problem_of(caught) == (412, "stale-fencing-token")
+
+
+def test_a_route_follows_the_servers_and_prefers_ipv4() -> None:
+    servers = (
+        Server(id="n1", name="n1", addresses=("::1", "10.0.0.1")),
+        Server(id="n2", name="n2", addresses=("::1",)),
+    )
+    state = with_load_balancers("other", servers=servers)
+    targets = (Target(server="n1"), Target(server="n2"), Target(address="127.0.0.1"))
+    change = loadbalancers.create(state, spec(targets=targets), NETWORKS, STAMP)
+    route = route_of(change.state, change.result)
+    assert [to.address for to in route.destinations] == ["10.0.0.1", "::1", "127.0.0.1"]
+    gone = inventory.delete_server(change.state, "n1")
+    assert [lb.id for lb in affected(gone.state, gone.records)] == ["lb-1"]
+    assert [lb.id for lb in affected(change.state, change.records)] == ["lb-1"]
+    destination = route_of(gone.state, change.result).destinations[0]
+    assert (destination.address, "does not exist any more" in destination.reason) == (None, True)
+
+
+def test_round_robin_starts_with_the_turn_and_fails_open() -> None:
+    candidates = [("a", True), ("b", False), ("c", True)]
+    assert [list(round_robin(candidates, turn)) for turn in range(3)] == [["a", "c"], ["c", "a"], ["a", "c"]]
+    assert list(round_robin([("a", False), ("b", False)], 1)) == ["b", "a"]
+    assert list(round_robin([], 5)) == []
+
+
+@pytest.mark.parametrize(
+    ("results", "healthy"),
+    [
+        pytest.param("", None, id="unknown at first"),
+        pytest.param("+", True, id="the first success is believed"),
+        pytest.param("-", None, id="one failure is not"),
+        pytest.param("--", False, id="failures up to the threshold are"),
+        pytest.param("+-+-+-", True, id="failures must be consecutive"),
+        pytest.param("+--", False, id="healthy turns unhealthy"),
+        pytest.param("--++", False, id="too few successes"),
+        pytest.param("--+++", True, id="enough successes"),
+        pytest.param("--++-++", False, id="successes must be consecutive"),
+    ],
+)
+def test_thresholds_decide_about_health(results: str, *, healthy: bool | None) -> None:
+    verdict = Verdict()
+    for result in results:
+        verdict = verdict.after(Result(result == "+", result), healthy_threshold=3, unhealthy_threshold=2)
+    assert verdict.healthy is healthy
+    assert verdict.usable is (healthy is not False)
+
+
+def test_a_problem_names_the_first_errors_and_counts_the_rest() -> None:
+    many = [FieldError(field=f"f{number}", message="wrong") for number in range(7)]
+    assert invalid(many).problem.detail.endswith("f4: wrong (and 2 more)")
