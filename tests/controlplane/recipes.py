@@ -34,11 +34,12 @@ RECIPES: Final = (
     Recipe("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 360.0),
     Recipe("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", 110.0),
     Recipe("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", 45.0),
+    Recipe("kubectl", "k8s.io/kubernetes/cmd/kubectl", 75.0),
     Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
     Recipe("peer", ".", 60.0),
 )
 CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
-DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "etcd")
+DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl", "etcd")
 
 
 def _pinned(module: str) -> str:

@@ -28,7 +28,7 @@ require (
 )
 """
 
-APISERVER, _, _, ETCD, PEER = recipes.RECIPES
+APISERVER, _, _, _, ETCD, PEER = recipes.RECIPES
 
 
 def executable(path: Path) -> Path:
