@@ -163,7 +163,9 @@ class Reconciler:
             if live is None:
                 return
             stored = patches.comparable(live.status.load_balancer)
-            if not service.status.load_balancer.ingress and service.metadata.creation_timestamp:
+            # A wiped status that is written again is no first address.
+            first = self._state.synced(service) is None and not service.status.load_balancer.ingress
+            if first and service.metadata.creation_timestamp:
                 self._observer.addressed(_age(service.metadata.creation_timestamp))
             log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(status)})
         self._state.record(

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import ipaddress
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from pydantic import ConfigDict, Field
 
@@ -50,7 +50,7 @@ class MemoryCloud:
     Load balancers by owner; it outlives the backends that talk to it, as clouds do.
 
     `script` says what calls do out of the ordinary, by the verbs of `Call`. `calls` and `mutations` are the journal, `overlaps` the UIDs
-    of Services for which two calls were under way at a time.
+    of Services for which two calls were under way at a time. `on_call` is told of each call before its script is played.
     """
 
     def __init__(self, *, pool: str = "203.0.113.0/24", ip_mode: IPMode = IPMode.PROXY) -> None:
@@ -60,6 +60,7 @@ class MemoryCloud:
         self.calls: list[Call] = []
         self.mutations: list[Mutation] = []
         self.overlaps: list[str] = []
+        self.on_call: Callable[[Call], None] = lambda _: None
         self._under_way: set[str] = set()
         # Never given out twice, so that a test sees a stale address for what it is.
         self._addresses = ipaddress.ip_network(pool).hosts()
@@ -75,7 +76,9 @@ class MemoryCloud:
     @contextlib.asynccontextmanager
     async def call(self, verb: str, uid: str, nodes: Iterable[Node] = ()) -> AsyncIterator[None]:
         """Around the work of one call: writes it down, and does what the script says."""
-        self.calls.append(Call(verb, uid, tuple(node.name for node in nodes)))
+        call = Call(verb, uid, tuple(node.name for node in nodes))
+        self.calls.append(call)
+        self.on_call(call)
         if uid in self._under_way:
             self.overlaps.append(uid)
         self._under_way.add(uid)

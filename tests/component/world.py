@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import pytest
+
 from ccm_lb.backends.base import BackendContext
 from ccm_lb.controller import Controller
+from ccm_lb.errors import CCMError
 from ccm_lb.objects import Key
 from ccm_lb.predicates import Scope
 from ccm_lb.reconcile import Dependencies, Reconciler
@@ -17,7 +21,7 @@ from ccm_lb.state import ClusterState
 from ccm_lb.testing import builders
 from ccm_lb.testing.builders import Json, Tweak
 from ccm_lb.testing.fakes import FakeClock, FakeServices, OpenFence, RecordedEvents
-from ccm_lb.testing.memory import MemoryBackend, MemoryCloud, MemoryConfig
+from ccm_lb.testing.memory import Call, MemoryBackend, MemoryCloud, MemoryConfig
 from ccm_lb.testing.transports import NoTransport
 from ccm_lb.workqueue import Workqueue
 
@@ -153,6 +157,12 @@ class World:
         self.edit({"metadata": {"finalizers": None}})
         self.delete()
 
+    def slow(self, verb: str) -> asyncio.Event:
+        """The cloud takes its time for the next `verb`, until the event is set."""
+        answer = asyncio.Event()
+        self.cloud.script.then(verb, answer)
+        return answer
+
     # ---- what is there
 
     @property
@@ -198,6 +208,30 @@ class World:
             await asyncio.wait_for(work, 1000)
         assert self.cloud.overlaps == []
 
+    @classmethod
+    def reconciling(cls) -> World:
+        """With nodes and the Lease, for tests that call `reconcile` themselves."""
+        world = cls()
+        world.add_nodes()
+        world.state.take_over()
+        return world
+
+    async def reconcile(self) -> None:
+        await self.reconciler.reconcile(KEY)
+
+    async def failed(self, error: type[Exception] = CCMError) -> str:
+        """What a reconcile says that has to fail."""
+        with pytest.raises(error) as caught:
+            await self.reconcile()
+        return str(caught.value)
+
+    async def reconciled(self) -> None:
+        """A Service and its load balancer, made by one reconcile; history is forgotten."""
+        self.create()
+        await self.reconcile()
+        assert self.ingress
+        self.forget_history()
+
     async def served(self) -> None:
         """Nodes, a Service, and its load balancer; history is forgotten."""
         self.add_nodes()
@@ -205,6 +239,24 @@ class World:
         await settle(5)
         assert self.ingress
         self.forget_history()
+
+
+class CallTimes:
+    """When the cloud was called with a verb, in seconds since this was made."""
+
+    def __init__(self, world: World, verb: str) -> None:
+        self._began = asyncio.get_running_loop().time()
+        self._verb = verb
+        self.all: list[float] = []
+        world.cloud.on_call = self._note
+
+    def _note(self, call: Call) -> None:
+        if call.verb == self._verb:
+            self.all.append(round(asyncio.get_running_loop().time() - self._began, 3))
+
+    def gaps(self) -> list[float]:
+        """Whole seconds from one call to the next."""
+        return [round(after - before) for before, after in itertools.pairwise(self.all)]
 
 
 async def settle(seconds: float = 0.01) -> None:

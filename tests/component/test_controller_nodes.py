@@ -1,0 +1,181 @@
+"""From a node event to the load balancers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ccm_lb.errors import CCMError
+from ccm_lb.objects import EXCLUDE_LABEL
+from ccm_lb.testing import builders
+from ccm_lb.testing.memory import Call
+from tests.component.world import (
+    CLUSTER,
+    DEBOUNCE,
+    UPDATED,
+    CallTimes,
+    World,
+    settle,
+)
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_node_changes_of_a_moment_are_one_update() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        times = CallTimes(world, "update")
+        world.add_nodes("n4")
+        await settle(0.5)
+        world.add_nodes("n5")
+        await settle(60)
+        assert times.all == [DEBOUNCE]
+        assert world.events.lines() == [UPDATED]
+
+
+async def test_a_stream_of_node_changes_does_not_put_the_update_off_for_ever() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        times = CallTimes(world, "update")
+        for number in range(4, 24):
+            world.add_nodes(f"n{number}")
+            await settle(0.4)
+        assert times.all[0] == DEBOUNCE
+        await settle(60)
+        assert len(times.all) <= 9
+        assert len(world.targets) == 23
+
+
+@pytest.mark.scenario("B32")
+@pytest.mark.parametrize(
+    "tweak",
+    [
+        pytest.param(builders.labelled("team", "b"), id="label"),
+        pytest.param({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, id="not-ready"),
+        pytest.param({"spec": {"unschedulable": True}}, id="cordoned"),
+        pytest.param(builders.labelled(EXCLUDE_LABEL, "false"), id="exclusion-false"),
+    ],
+)
+async def test_noise_on_nodes_reaches_no_service(tweak: builders.Tweak) -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        starts = world.observer.starts
+        world.api.edit(builders.node_json("n1"), tweak)
+        await settle(60)
+        assert world.observer.starts == starts
+
+
+async def test_a_node_that_comes_and_goes_within_the_debounce_changes_nothing() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.add_nodes("n4")
+        world.api.delete(builders.node_json("n4"))
+        await settle(60)
+        assert world.cloud.calls == []
+
+
+@pytest.mark.scenario("B57")
+async def test_a_node_that_is_first_seen_without_its_provider_id_ends_as_a_target_with_it() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.api.create(builders.node_json("n4", {"spec": {"providerID": None}}))
+        await settle(1.5)
+        world.api.edit(builders.node_json("n4"), {"spec": {"providerID": "fake://n4"}})
+        world.api.edit(builders.node_json("n4"), builders.labelled("a", "b"))
+        world.api.edit(builders.node_json("n4"), builders.labelled("a", None))
+        await settle(60)
+        assert world.cloud.verbs() == ["update", "update"]
+        assert world.targets == ("n1", "n2", "n3", "n4")
+
+
+@pytest.mark.scenario("B60")
+@pytest.mark.parametrize(
+    ("value", "included"), [("true", False), ("", False), ("junk", False), ("false", True)], ids=repr
+)
+async def test_the_exclusion_label_takes_a_node_out_unless_it_is_false(value: str, included: bool) -> None:  # noqa: FBT001 - a pytest parameter
+    world = World()
+    async with world.working():
+        await world.served()
+        world.api.edit(builders.node_json("n1"), builders.labelled(EXCLUDE_LABEL, value))
+        await settle(5)
+        assert ("n1" in world.targets) is included
+        world.api.edit(builders.node_json("n1"), builders.labelled(EXCLUDE_LABEL, None))
+        await settle(5)
+        assert "n1" in world.targets
+
+
+async def test_a_failed_update_is_followed_by_a_full_ensure_after_5_seconds() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.cloud.script.then("update", CCMError("409"))
+        times = CallTimes(world, "ensure")
+        world.add_nodes("n4")
+        await settle(60)
+        assert times.all == [DEBOUNCE + 5]
+        assert world.targets == ("n1", "n2", "n3", "n4")
+
+
+async def test_node_changes_do_not_shorten_a_backoff() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.cloud.script.then("update", CCMError("409"))
+        world.cloud.script.then("ensure", *[CCMError("409")] * 6)
+        times = CallTimes(world, "ensure")
+        world.add_nodes("n4")
+        for number in range(5, 25):
+            await settle(2)
+            world.add_nodes(f"n{number}")
+        assert len(times.all) == 3  # 6, 16 and 36 seconds after n4
+
+
+@pytest.mark.scenario("B10")
+async def test_nodes_are_read_when_a_load_balancer_is_written_not_when_the_sweep_began() -> None:
+    world = World()
+    async with world.working(workers=1):
+        world.add_nodes()
+        for number in range(30):
+            world.create(builders.named(f"s{number}"), builders.uid(f"uid-{number}"))
+        await settle()
+        world.forget_history()
+        _each_update_takes(world, 2.0)
+        world.api.delete(builders.node_json("n3"))
+        await settle(5)
+        world.add_nodes("n4")
+        await settle(1)
+        world.api.edit(builders.service_json(builders.named("s29")), builders.annotated("a/b", "c"))
+        await settle(600)
+        for number in range(30):
+            sets = [one.load_balancer.targets for one in world.cloud.mutations if one.uid == f"uid-{number}"]
+            seen = ["n4" in targets for targets in sets]
+            assert seen == sorted(seen), "a node that was sent once was taken away again"
+            assert world.cloud.load_balancers[CLUSTER, f"uid-{number}"].targets == ("n1", "n2", "n4")
+
+
+def _each_update_takes(world: World, seconds: float) -> None:
+    def delay(call: Call) -> None:
+        if call.verb == "update":
+            answer = asyncio.Event()
+            asyncio.get_running_loop().call_later(seconds, answer.set)
+            world.cloud.script.then("update", answer)
+
+    world.cloud.on_call = delay
+
+
+async def test_nodes_that_change_under_a_service_on_its_way_out_keep_nobody_busy() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.edit(builders.finalizers("example.com/hold"), builders.deleting())
+        await settle(1)
+        starts = world.observer.starts
+        world.add_nodes("n4")
+        await settle(60)
+        assert world.observer.starts - starts <= 1
