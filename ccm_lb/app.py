@@ -18,6 +18,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 from ccm_lb import log
@@ -31,7 +32,8 @@ from ccm_lb.controller import Controller
 from ccm_lb.errors import ConfigError
 from ccm_lb.events import Recorder
 from ccm_lb.health import Checks, HealthServer
-from ccm_lb.kube import FIELD_MANAGER, KubeApi, connect
+from ccm_lb.kube import connect
+from ccm_lb.kubeapi import FIELD_MANAGER, KubeApi
 from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection, Timing
 from ccm_lb.metrics import Metrics
 from ccm_lb.objects import Key
@@ -104,12 +106,15 @@ async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
     api = await connect(
         config.kubeconfig,
         config.master,
+        user_agent=f"ccm-lb/{version('ccm-lb')}",
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
         observer=metrics.kube_request,
     )
     stack.push_async_callback(api.close)
-    elector = _elector(config, api, clock)
+    lease_api = api.sibling()
+    stack.push_async_callback(lease_api.close)
+    elector = _elector(config, lease_api, clock)
     stack.push_async_callback(elector.release)
     transport = CloudTransport(elector, clock, observer=metrics.cloud_request)
     await transport.open()
@@ -267,7 +272,7 @@ async def _persist(waiting: dict[str, str], name: str, attempt: Callable[[], Awa
             return await attempt()
         except ConfigError:
             raise
-        except Exception as error:  # noqa: BLE001 - a backend is other people's code; whatever it is, it may pass
+        except Exception as error:
             waiting[name] = words(error)
             logger.warning("not ready, will be retried", exc_info=error, extra={"check": name, "pause": pause})
             await asyncio.sleep(pause)
