@@ -1,8 +1,10 @@
 """What the pages' readers have at hand: a folder like a checkout, tools, a cluster, and on some pages what they have started before."""
 
+import configparser
 import dataclasses
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,30 +38,53 @@ def admin(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder like the repository's root. What pages read is there; what they write stays in it."""
+    """
+    A folder like the repository's root, made of copies: what a page writes there reaches nobody else.
+
+    Only .venv is a link, since environments cannot be copied.
+    """
     folder = tmp_path / "checkout"
-    folder.mkdir()
-    shutil.copytree(ROOT / "manifests", folder / "manifests")
-    for name in ("Makefile", "pyproject.toml", "tests"):
-        (folder / name).symlink_to(ROOT / name)
+    for name in ("manifests", "tests/controlplane"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests" / "__init__.py", folder / "tests")
     (folder / ".venv").symlink_to(Path(sys.prefix))
+    return folder
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
     return folder
 
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Somebody at a shell in the checkout."""
+    """Somebody with a cluster and its kubectl."""
 
-    folder: Path
     tools: tuple[Path, ...]
     variables: dict[str, str]
 
-    async def follow(self, page: str, timeout: float = 100.0, **variables: str) -> None:
-        """Type what the page says. AssertionError where it does not work."""
-        environment = script.environment(self.folder, self.tools, **self.variables, **variables)
-        await script.play(pages.read(page), self.folder, environment, timeout)
+    async def follow(self, page: str, folder: Path, timeout: float = 100.0, **variables: str) -> None:
+        """Type in `folder` what the page says. AssertionError where it does not work."""
+        environment = script.environment(folder, self.tools, **self.variables, **variables)
+        await script.play(pages.read(page), folder, environment, timeout)
 
 
 @pytest.fixture
-def reader(checkout: Path, kubectl: Path, admin: Path) -> Reader:
-    return Reader(checkout, (Path(sys.prefix) / "bin", kubectl.parent), {"KUBECONFIG": str(admin)})
+def reader(kubectl: Path, admin: Path) -> Reader:
+    return Reader((Path(sys.prefix) / "bin", kubectl.parent), {"KUBECONFIG": str(admin)})
+
+
+def install(pyproject: str, folder: Path) -> None:
+    """Make the project of a pyproject.toml importable from `folder` with its entry points, as an installer would."""
+    project = tomllib.loads(pyproject)["project"]
+    dist_info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    groups = configparser.ConfigParser()
+    groups.read_dict(project["entry-points"])
+    with (dist_info / "entry_points.txt").open("w") as file:
+        groups.write(file)

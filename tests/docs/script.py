@@ -1,9 +1,9 @@
 """
 A page's blocks, played by bash as its reader would.
 
-All `sh` blocks of a page run in one shell and one folder, in their order, so that variables and background jobs live on. A block with a file
-name is written to that file at its place. A `console` block is what the `sh` block before it prints: line by line in this order, other lines
-may stand between, and `...` stands for anything.
+All `sh` blocks of a page run in one shell and one folder, in their order, so that variables and background jobs live on. A block with
+a file name is written to that file at its place. A `console` block is what the `sh` block before it prints: line by line in this order,
+other lines may stand between, and `...` stands for anything.
 """
 
 import asyncio
@@ -55,7 +55,12 @@ def _script(page: Page) -> str:
         if block.language == "sh":
             parts += [f"printf '\\n{_MARK}{block.line}\\n'", block.text]
         elif block.file is not None:
-            parts += [f"cat > {block.file} <<'END-OF-{block.line}'", block.text + f"END-OF-{block.line}"]
+            # noclobber: a file of the page's own, never one that is there already.
+            parts += [
+                f"set -C; cat > {block.file} <<'END-OF-{block.line}'",
+                block.text + f"END-OF-{block.line}",
+                "set +C",
+            ]
     return "\n".join([*parts, f"printf '\\n{_MARK}0\\n'", ""])
 
 

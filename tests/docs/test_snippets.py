@@ -1,11 +1,21 @@
 """The commands of the pages, typed by a reader who has what the page says he has."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.docs.conftest import Reader
+from tests.docs import pages
+from tests.docs.conftest import Reader, install
 
 pytestmark = pytest.mark.timeout(120)
 
 
-async def test_fakecloud_in_a_pipeline(reader: Reader) -> None:
-    await reader.follow("docs/howto/ci.md")
+async def test_fakecloud_in_a_pipeline(reader: Reader, checkout: Path) -> None:
+    await reader.follow("docs/howto/ci.md", checkout)
+
+
+async def test_a_backend_of_your_own(reader: Reader, empty_folder: Path) -> None:
+    name = "docs/howto/write-a-backend.md"
+    (pyproject,) = pages.read(name).blocks_of("toml")
+    install(pyproject.text, empty_folder)
+    await reader.follow(name, empty_folder, PYTHONPATH=str(empty_folder))
