@@ -143,18 +143,17 @@ class Cloud:
             return change
 
     def _stage(self, change: Change[T]) -> list[Staged]:
+        # A server's change must not fail because some load balancer's port can't be had.
         by_server = any(record.kind is Kind.SERVER for record in change.records)
-        staged: list[Staged] = []
-        for load_balancer in affected(change.state, change.records):
-            try:
-                staged.append(self._plane.stage(route_of(change.state, load_balancer), tolerate=by_server))
-            except ListenError as error:
-                for bound in staged:
-                    bound.discard()
-                port = load_balancer.spec.listeners[error.index].port
-                field = FieldError(field=f"listeners[{error.index}].port", message=str(error), value=port)
-                raise errors.invalid([field]) from error
-        return staged
+        return [self._bind(change.state, lb, tolerate=by_server) for lb in affected(change.state, change.records)]
+
+    def _bind(self, state: State, load_balancer: LoadBalancer, *, tolerate: bool) -> Staged:
+        try:
+            return self._plane.stage(route_of(state, load_balancer), tolerate=tolerate)
+        except ListenError as error:
+            port = load_balancer.spec.listeners[error.index].port
+            field = FieldError(field=f"listeners[{error.index}].port", message=str(error), value=port)
+            raise errors.invalid([field]) from error
 
     async def _commit(self, change: Change[T]) -> None:
         if change.records:

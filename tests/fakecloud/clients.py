@@ -195,11 +195,17 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, directory: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Json:
+    def start(
+        self,
+        directory: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Json:
         """Start, wait for the ready file, and return what it says."""
         ready = directory / "ready.json"
         ready.unlink(missing_ok=True)
-        command = [*fakecloud_command(), "serve", "--port", "0", "--ready-file", str(ready), *arguments]
+        command = [*prefix, *fakecloud_command(), "serve", "--port", "0", "--ready-file", str(ready), *arguments]
         self._process = subprocess.Popen(
             command, env=os.environ | (environment or {}), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -1,5 +1,7 @@
 import asyncio
 import json
+import os
+import shutil
 import signal
 import socket
 import stat
@@ -172,6 +174,29 @@ def test_a_state_file_is_used_by_one_process_and_refused_when_newer(
     process.end()
     (tmp_path / "text.db").write_text("no database " * 100)
     assert run_fakecloud("serve", "--port", "0", "--state", str(tmp_path / "text.db")).returncode == 2
+
+
+def without_the_right_for_low_ports() -> list[str]:
+    """A prefix for commands; skips where no such command can be made."""
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
+        pytest.skip("this machine lets everyone have ports under 1024")
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("runs as root, and setpriv (util-linux) is not there to drop the right")
+    return ["setpriv", "--bounding-set", "-net_bind_service"]
+
+
+async def test_a_privileged_port_is_refused_with_what_helps(tmp_path: Path, pool: Network, process: Process) -> None:
+    prefix = without_the_right_for_low_ports()
+    ready = await asyncio.to_thread(process.start, tmp_path, "--pool", str(pool), "--token", "t", prefix=prefix)
+    async with aiohttp.ClientSession() as session:
+        listeners = [{"port": 8080, "targetPort": 1}, {"port": 81, "targetPort": 1}]
+        api = Api(session, ready["url"], "t")
+        refused = await api.call("POST", LBS, load_balancer(listeners=listeners))
+        assert (refused.status, refused.fields) == (422, ["listeners[1].port"])
+        assert "net.ipv4.ip_unprivileged_port_start=81" in refused.body["detail"]
+        assert (await api.get("/v1/address-pools"))["items"][0]["allocated"] == 0
 
 
 def test_help_is_quick_and_shows_examples() -> None:
