@@ -58,6 +58,18 @@ async def test_an_event_of_a_deleted_service_does_not_bring_it_back() -> None:
         assert world.cloud.calls == []
 
 
+async def test_an_older_end_does_not_hide_what_was_seen_since() -> None:
+    # Through the field selector a type that was flipped there and back ends in between.
+    world = World()
+    world.add_nodes()
+    ended = world.api.create(builders.service_json())
+    world.edit(builders.labelled("a", "b"))
+    world.controller.on_event("services", "DELETED", ended)
+    async with world.working():
+        await settle()
+        assert world.ingress
+
+
 async def test_the_end_of_the_old_one_does_not_touch_the_new_one_of_that_name() -> None:
     world = World()
     async with world.working():

@@ -105,6 +105,18 @@ async def test_deletion_skips_the_wait() -> None:
         assert world.gone
 
 
+async def test_a_stripped_finalizer_skips_the_wait() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.cloud.script.then("ensure", *[CCMError("no")] * 7)
+        world.edit(builders.port(81))
+        await settle(400)
+        world.edit({"metadata": {"finalizers": None}})
+        await settle()
+        assert world.finalizers == [CLEANUP_FINALIZER]
+
+
 async def test_our_own_finalizer_and_status_coming_back_do_not_skip_the_wait() -> None:
     world = World()
     async with world.working():

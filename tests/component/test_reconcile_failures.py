@@ -122,6 +122,18 @@ async def test_a_service_that_is_implemented_elsewhere_counts_as_synced(world: W
     assert world.cloud.calls == []
 
 
+async def test_a_service_deleted_after_a_finalizer_whose_answer_was_lost_is_not_ensured(world: World) -> None:
+    world.create()
+    world.hold_watch()
+    world.api.script.then("patch_service_status", Lost(ApiError("cut", status=500)))
+    await world.failed()
+    world.delete()
+    await world.reconcile()
+    assert world.cloud.calls == []
+    await world.reconcile()
+    assert world.gone
+
+
 async def test_a_cancelled_reconcile_says_nothing(world: World) -> None:
     world.create()
     world.cloud.script.then("ensure", asyncio.Event())

@@ -104,6 +104,16 @@ async def test_a_class_change_is_cleaned_up(world: World) -> None:
     assert world.cloud.changes() == ["DELETE"]
 
 
+async def test_a_finalizer_that_another_controller_left_to_us_is_ours_to_take_off(world: World) -> None:
+    # As after a move from another controller: it set the finalizer, this one serves.
+    world.api.create(builders.service_json(builders.finalizers()), manager="go-ccm")
+    await world.reconcile()
+    world.cloud.remove((CLUSTER, builders.SERVICE_UID))
+    world.edit(builders.of_class("example.com/other"))
+    await world.reconcile()
+    assert world.finalizers == []
+
+
 async def test_an_address_that_another_controller_published_is_left_in_the_status(world: World) -> None:
     await world.reconciled()
     world.edit(builders.of_class("example.com/other"), builders.published({"ip": "198.51.100.200"}))
