@@ -25,7 +25,8 @@ class Route:
     listeners: tuple[Listener, ...]
     destinations: tuple[Destination, ...]
     health_check: HealthCheck
-    sources: AddressSet
+    # None is everyone.
+    sources: AddressSet | None
 
 
 def route_of(state: State, load_balancer: LoadBalancer) -> Route:
@@ -36,7 +37,7 @@ def route_of(state: State, load_balancer: LoadBalancer) -> Route:
         listeners=spec.listeners,
         destinations=tuple(_destination(state, target) for target in spec.targets),
         health_check=spec.health_check or HealthCheck(),
-        sources=AddressSet.of(spec.source_ranges or ("0.0.0.0/0", "::/0")),
+        sources=AddressSet.of(spec.source_ranges) if spec.source_ranges else None,
     )
 
 
@@ -44,11 +45,9 @@ def affected(state: State, records: tuple[Record, ...]) -> tuple[LoadBalancer, .
     """The load balancers whose route differs after these rows changed; those that are gone are not among them."""
     ids = {record.key for record in records if record.kind is Kind.LOAD_BALANCER}
     servers = {record.key for record in records if record.kind is Kind.SERVER}
-    return tuple(
-        load_balancer
-        for load_balancer in state.load_balancers.values()
-        if load_balancer.id in ids or (servers and any(t.server in servers for t in load_balancer.spec.targets))
-    )
+    if servers:
+        ids |= {lb.id for lb in state.load_balancers.values() if any(to.server in servers for to in lb.spec.targets)}
+    return tuple(state.load_balancers[name] for name in sorted(ids) if name in state.load_balancers)
 
 
 def _destination(state: State, target: Target) -> Destination:

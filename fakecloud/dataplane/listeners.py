@@ -20,7 +20,8 @@ class Forwarding:
     """Where new connections of a listener go; replaced as a whole, connections that exist keep their target."""
 
     candidates: Callable[[], Candidates]
-    sources: AddressSet
+    # Who may connect; None is everyone.
+    sources: AddressSet | None
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,10 @@ class PortListener:
     def accepted(self, flow: "_Flow") -> None:
         """A client is there; find it a target unless its address is not among the sources."""
         self._flows.add(flow)
-        peer = flow.client.transport.get_extra_info("peername")
-        if peer is None or peer[0] not in self.forwarding.sources:
-            reset(flow.client.transport)
-        else:
+        if self.forwarding.sources is None or _is_from(flow.client, self.forwarding.sources):
             flow.joining = asyncio.create_task(self._find_target(flow))
+        else:
+            reset(flow.client.transport)
 
     def ended(self, flow: "_Flow") -> None:
         """Both sides are closed."""
@@ -105,6 +105,11 @@ class PortListener:
                     continue
             return
         reset(flow.client.transport)
+
+
+def _is_from(client: ClientHalf, sources: AddressSet) -> bool:
+    peer = client.transport.get_extra_info("peername")
+    return peer is not None and peer[0] in sources
 
 
 class _Flow:

@@ -56,10 +56,15 @@ class Plane:
         self._running: dict[str, _Running] = {}
         self._monitor = Monitor(self.refusal)
         self._own: set[Endpoint] = set()
+        # Asked for every connection and probe; there are as many as there are target addresses.
+        self._allowed: dict[str, bool] = {}
 
     def refusal(self, address: str, port: int) -> str | None:
         """Why no connection may be made there, or None."""
-        if address not in self._target_networks:
+        allowed = self._allowed.get(address)
+        if allowed is None:
+            allowed = self._allowed[address] = address in self._target_networks
+        if not allowed:
             return f"{address} is outside the target networks"
         if (address, port) in self._own:
             return f"{address}:{port} is a load balancer's own listener, traffic would go round in circles"
@@ -151,14 +156,16 @@ class Plane:
     def _candidates(self, route: Route, listener: Listener) -> Callable[[], Candidates]:
         port = listener.target_port
         known = [
-            ((to.address, port), _probe(route, to.address, port)) for to in route.destinations if to.address is not None
+            ((to.address, port), self._monitor.watched(_probe(route, to.address, port)))
+            for to in route.destinations
+            if to.address is not None
         ]
-        return lambda: [(endpoint, self._monitor.verdict(probe).usable) for endpoint, probe in known]
+        return lambda: [(endpoint, watched.verdict.usable) for endpoint, watched in known]
 
     def _health(self, route: Route, to: Destination, port: int) -> TargetHealth:
         if to.address is None:
             return TargetHealth(target=to.label, address=None, port=port, healthy=False, reason=to.reason)
-        verdict = self._monitor.verdict(_probe(route, to.address, port))
+        verdict = self._monitor.watched(_probe(route, to.address, port)).verdict
         return TargetHealth(
             target=to.label, address=to.address, port=port, healthy=verdict.healthy, reason=verdict.reason
         )

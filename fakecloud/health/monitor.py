@@ -7,8 +7,19 @@ from collections.abc import Callable, Iterable
 from fakecloud.health.probes import Probe
 from fakecloud.health.verdicts import Result, Verdict
 
-_UNKNOWN = Verdict()
 _GOLDEN_RATIO = 0.618034
+
+
+class Watched:
+    """A probe's present verdict; kept at hand by whoever chooses targets, for every connection."""
+
+    __slots__ = ("probe", "task", "verdict", "wanted")
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.verdict = Verdict()
+        self.wanted = 0
+        self.task: asyncio.Task[None] | None = None
 
 
 class Monitor:
@@ -16,32 +27,33 @@ class Monitor:
 
     def __init__(self, refusal: Callable[[str, int], str | None]) -> None:
         self._refusal = refusal
-        self._wanted: dict[Probe, int] = {}
-        self._verdicts: dict[Probe, Verdict] = {}
-        self._tasks: dict[Probe, asyncio.Task[None]] = {}
+        self._watched: dict[Probe, Watched] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
 
-    def verdict(self, probe: Probe) -> Verdict:
-        return self._verdicts.get(probe, _UNKNOWN)
+    def watched(self, probe: Probe) -> Watched:
+        """A probe that is wanted; for any other one the verdict stays unknown."""
+        return self._watched.get(probe) or Watched(probe)
 
     def want(self, probes: Iterable[Probe]) -> None:
         """Start those that do not run yet."""
         for probe in probes:
-            self._wanted[probe] = self._wanted.get(probe, 0) + 1
-            if probe not in self._tasks:
-                task = self._tasks[probe] = asyncio.create_task(self._watch(probe))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+            watched = self._watched.setdefault(probe, Watched(probe))
+            watched.wanted += 1
+            if watched.task is None:
+                watched.task = asyncio.create_task(self._watch(watched))
+                self._running.add(watched.task)
+                watched.task.add_done_callback(self._running.discard)
 
     def unwant(self, probes: Iterable[Probe]) -> None:
         """End those that nobody else wants."""
         for probe in probes:
-            self._wanted[probe] -= 1
-            if self._wanted[probe] == 0:
-                self._tasks.pop(probe).cancel()
-                self._verdicts.pop(probe, None)
-                del self._wanted[probe]
+            watched = self._watched[probe]
+            watched.wanted -= 1
+            if watched.wanted == 0:
+                del self._watched[probe]
+                if watched.task is not None:
+                    watched.task.cancel()
 
     async def close(self) -> None:
         """End every probe, those that nobody wants any more included."""
@@ -49,15 +61,15 @@ class Monitor:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _watch(self, probe: Probe) -> None:
-        check = probe.check
+    async def _watch(self, watched: Watched) -> None:
+        probe, check = watched.probe, watched.probe.check
         # After the first probe each waits another fraction of its interval, so that a thousand
         # load balancers created at once are not probed at once for ever.
         phase = next(self._turn) * _GOLDEN_RATIO % 1
         for pause in itertools.chain([check.interval_seconds * phase], itertools.repeat(check.interval_seconds)):
             refusal = self._refusal(probe.address, probe.port)
             result = await probe.run() if refusal is None else Result(False, refusal)
-            self._verdicts[probe] = self.verdict(probe).after(
+            watched.verdict = watched.verdict.after(
                 result, healthy_threshold=check.healthy_threshold, unhealthy_threshold=check.unhealthy_threshold
             )
             await asyncio.sleep(pause)

@@ -306,7 +306,7 @@ async def test_a_target_outside_the_allowed_networks_is_not_connected_to(pool: o
     # The API never lets such a route come to be; the data plane does not rely on that.
     address = str(pool[1])  # type: ignore[index]
     destination = Destination("evil", "127.0.0.1")
-    route = Route("lb", (address,), (listener,), (destination,), HealthCheck(), AddressSet.of(["0.0.0.0/0"]))
+    route = Route("lb", (address,), (listener,), (destination,), HealthCheck(), None)
     await plane.activate(plane.stage(route))
     assert await greeting(address) == ""
 
