@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from ccm_lb.errors import ApiError, ApiUnreachableError
-from ccm_lb.objects import CLEANUP_FINALIZER, Key
-from ccm_lb.resync import FILL_PATIENCE, MAX_GETS, RELIST_PAUSE, RETRY_PAUSE
+from ccm_lb.resync import MAX_GETS, RELIST_PAUSE, RETRY_PAUSE
 from ccm_lb.testing import builders
 from ccm_lb.testing.script import Late
-from tests.component.world import CLUSTER, DELETED, DELETING, KEY, OTHER_UID, UID, World, settle
+from tests.component.world import CLUSTER, DELETED, DELETING, OTHER_UID, UID, World, settle
 
 pytestmark = pytest.mark.looptime
 
@@ -244,67 +243,3 @@ async def test_a_failure_is_repeated_soon(error: Exception) -> None:
         world.resync.soon(0.1)
         await settle(100)
     assert times == pytest.approx([0.1, 0.1 + RETRY_PAUSE, 0.1 + 2 * RETRY_PAUSE], abs=0.11)
-
-
-# ---- the start
-
-
-async def test_the_start_waits_for_what_the_watch_has_yet_to_deliver() -> None:
-    world = World()
-    world.hold_watch()
-    world.add_nodes()
-    world.create(builders.finalizers())
-    fill = asyncio.create_task(world.resync.fill())
-    for _ in range(4):
-        await settle(FILL_PATIENCE - 1)
-        world.resync.seen(listed=True)  # something else arrives
-    assert not fill.done()
-    world.release_watch()
-    world.resync.seen(listed=True)
-    await settle()
-    assert fill.done()
-    await fill
-    assert world.api.gets == []
-
-
-async def test_the_start_asks_for_what_a_silent_watch_does_not_deliver() -> None:
-    world = World()
-    world.hold_watch()
-    world.add_nodes()
-    world.create(builders.finalizers())
-    began = asyncio.get_running_loop().time()
-    await world.resync.fill()
-    assert asyncio.get_running_loop().time() - began == pytest.approx(FILL_PATIENCE, abs=0.1)
-    assert world.state.services.get(KEY) is not None
-    assert world.state.node_names() == ["n1", "n2", "n3"]
-
-
-async def test_the_start_does_not_wait_for_services_that_are_not_ours() -> None:
-    world = World(field_selector=True)
-    world.create(builders.of_type("ClusterIP"))
-    began = asyncio.get_running_loop().time()
-    await world.resync.fill()
-    assert asyncio.get_running_loop().time() == began
-
-
-async def test_a_start_without_the_api_fails() -> None:
-    world = World()
-    world.api.script.then("list_node_metadata", ApiUnreachableError("refused"))
-    with pytest.raises(ApiUnreachableError):
-        await world.resync.fill()
-
-
-async def test_after_the_start_a_service_seen_twice_is_served_once() -> None:
-    world = World()
-    world.hold_watch()
-    world.add_nodes()
-    world.create()
-    world.api.create(builders.service_json(builders.named("other"), builders.uid(OTHER_UID), builders.finalizers()))
-    await world.resync.fill()
-    async with world.working():
-        world.release_watch()
-        await settle(5)
-    assert world.cloud.changes() == ["CREATE", "CREATE"]
-    other = world.api.object(Key("lb", "other"))
-    assert other is not None
-    assert other["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
