@@ -38,6 +38,7 @@ RECIPES: Final = (
     Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
     Recipe("peer", ".", 60.0),
 )
+OLDEST_TESTED: Final = "1.34.4"  # what the README promises besides the default
 CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
 DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl", "etcd")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import credentials
+from tests.controlplane.cache import Cache
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
 from tests.docs import pages, script
@@ -73,7 +74,10 @@ class Reader:
 
 @pytest.fixture
 def reader(kubectl: Path, admin: Path) -> Reader:
-    return Reader((Path(sys.prefix) / "bin", kubectl.parent), {"KUBECONFIG": str(admin)})
+    return Reader(
+        (Path(sys.prefix) / "bin", kubectl.parent),
+        {"KUBECONFIG": str(admin), "CCM_LB_CACHE": str(Cache.from_environment().root)},
+    )
 
 
 def install(pyproject: str, folder: Path) -> None:

@@ -1,0 +1,5 @@
+"""`python -m tests.docs`: renew the tables of the reference pages."""
+
+from tests.docs import reference
+
+reference.write()

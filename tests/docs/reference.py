@@ -1,0 +1,71 @@
+"""The tables of the reference pages, made from the code. `python -m tests.docs` writes them into the pages."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from ccm_lb.metrics import Metrics
+from fakecloud.api.server import OPERATIONS
+from tests.docs.pages import ROOT
+
+BEGIN = "<!-- made by `python -m tests.docs` -->"
+END = "<!-- end -->"
+
+
+def fakecloud_operations() -> str:
+    rows = []
+    for operation in OPERATIONS:
+        query = sorted(operation.query.model_json_schema().get("properties", {}))
+        takes = ", ".join(f"`{name}`" for name in [*(f"?{one}" for one in query), *sorted(operation.headers)])
+        rows.append([f"`{operation.method} {operation.path}`", operation.summary, takes])
+    return _table(["request", "what it does", "optional"], rows)
+
+
+def metrics() -> str:
+    rows = []
+    for family in families():
+        labels = sorted({label for sample in family.samples for label in sample.labels} - {"le"})
+        name = family.name + ("_total" if family.type == "counter" else "")
+        rows.append([f"`{name}`", family.type, ", ".join(f"`{label}`" for label in labels), family.documentation])
+    return _table(["metric", "type", "labels", "meaning"], rows)
+
+
+def families() -> list[Metric]:
+    """What a scrape shows once everything has happened; the process's own metrics, which every Python program has, left out."""
+    measured = Metrics()
+    measured.workqueue.added()
+    measured.reconciled("ensure", "success", 0.1)
+    measured.kube_request("GET", 200, 0.1, "127.0.0.1")
+    measured.cloud_request("GET", 200, 0.1)
+    measured.leading("lease", holds=True)
+    measured.event_dropped("spam")
+    found = text_string_to_metric_families(measured.render().decode())
+    return sorted((one for one in found if not one.name.startswith("process_")), key=lambda one: one.name)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "docs/reference/fakecloud-api.md": fakecloud_operations,
+    "docs/reference/metrics.md": metrics,
+}
+
+
+def renewed(name: str) -> str:
+    """The page as it should be. Raises ValueError for a page without the two marks."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    made = f"{BEGIN}\n{TABLES[name]()}\n{END}"
+    result, count = re.subn(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: made, text, flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(f"{name}: expected one {BEGIN} and one {END}")
+    return result
+
+
+def write() -> None:
+    for name in TABLES:
+        (ROOT / name).write_text(renewed(name), encoding="utf-8")

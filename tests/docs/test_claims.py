@@ -1,0 +1,66 @@
+"""What the pages say of the code, held against the code."""
+
+import inspect
+import re
+
+import pytest
+
+from ccm_lb import annotations, announce
+from ccm_lb.config import Config
+from ccm_lb.objects import CLEANUP_FINALIZER, EXCLUDE_LABEL, IPMode
+from ccm_lb.testing import builders
+from ccm_lb.testing.fakes import RecordedEvents
+from tests.controlplane import recipes
+from tests.docs import pages
+
+
+def test_the_readme_names_the_tested_versions() -> None:
+    rows = dict(pages.table(pages.read("README.md").prose, "Kubernetes versions"))
+    assert re.findall(r"\d+\.\d+\.\d+", rows["tested"]) == [recipes.OLDEST_TESTED, recipes.default_kube_version()]
+
+
+def test_the_tables_of_events_and_code_agree() -> None:
+    rows = pages.table(pages.read("docs/howto/operate.md").prose, "Events")
+    by_the_backend = ("Warning", "UnknownServer")  # fakecloud's
+    assert {(kind, reason) for reason, kind, _ in rows} == announced() | {by_the_backend}
+
+
+def announced() -> set[tuple[str, str]]:
+    """Type and reason of everything that an Announcer can say."""
+    said = RecordedEvents()
+    announcer = announce.Announcer(said)
+    given = {"service": builders.service(), "error": ValueError("no"), "nodes": builders.nodes()}
+    for name, method in inspect.getmembers(announcer, inspect.ismethod):
+        if not name.startswith("_"):
+            method(**{parameter: given[parameter] for parameter in inspect.signature(method).parameters})
+    return {(event.type, event.reason) for event in said.all}
+
+
+def test_the_annotations_page_lists_them_all() -> None:
+    rows = pages.table(pages.read("docs/reference/annotations.md").prose, "Annotations")
+    declared = {value for name, value in vars(annotations).items() if name.isupper()}
+    assert {row[0].strip("`") for row in rows} == declared
+    assert rows[0][1] == ", ".join(f"`{mode}`" for mode in IPMode)
+
+
+@pytest.mark.parametrize("name", ["docs/howto/operate.md", "docs/howto/ci.md", "docs/howto/write-a-backend.md"])
+def test_flags_that_pages_name_exist(name: str) -> None:
+    text = "\n".join(re.findall(r"ccm-lb (?:run|config)[^\n]*", (pages.ROOT / name).read_text()))
+    text += "\n".join(re.findall(r"`(--[a-z-]+)(?:=[^`]*)?`", (pages.ROOT / name).read_text()))
+    known = {field.replace("_", "-") for field in Config.model_fields} | {"config"}
+    others = {"controllers", "pool", "state", "port", "ready-file"}  # of the Go controller, and of fakecloud
+    assert set(re.findall(r"--([a-z-]+)", text)) - known - others == set()
+
+
+def test_constants_that_pages_name_are_the_code_s() -> None:
+    text = (pages.ROOT / "docs/howto/operate.md").read_text()
+    for constant in (CLEANUP_FINALIZER, EXCLUDE_LABEL, Config.model_fields["leader_elect_resource_name"].default):
+        assert f"`{constant}`" in text
+    for field in ("port", "leader_elect_lease_duration", "node_sync_debounce"):
+        assert str(round(float(Config.model_fields[field].default))) in text
+
+
+def test_the_example_backend_and_its_test_are_as_short_as_promised() -> None:
+    blocks = {block.file: block for block in pages.read("docs/howto/write-a-backend.md").blocks}
+    assert len(blocks["acme_lb.py"].text.splitlines()) <= 90
+    assert len(blocks["test_acme_lb.py"].text.splitlines()) <= 30
