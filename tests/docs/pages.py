@@ -66,8 +66,9 @@ def parse(name: str, text: str) -> Page:
         prose += [""] * (len(content) + 1)
         blocks.append(Block(name, number, language, file.strip() or None, "\n".join(content) + "\n"))
     headings = [found["text"] for line in prose if (found := _HEADING.match(line))]
-    links = [(number, found["target"]) for number, line in enumerate(prose, start=1) for found in _LINK.finditer(line)]
-    return Page(name, tuple(blocks), frozenset(_anchors(headings)), tuple(links), "\n".join(prose))
+    whole = "\n".join(prose)  # a link's text may go over the end of a line
+    links = [(whole.count("\n", 0, found.end()) + 1, found["target"]) for found in _LINK.finditer(whole)]
+    return Page(name, tuple(blocks), frozenset(_anchors(headings)), tuple(links), whole)
 
 
 def _until_closed(lines: Iterator[tuple[int, str]], indent: str, where: str) -> Iterator[str]:

@@ -67,8 +67,8 @@ def test_headings_have_github_s_anchors() -> None:
 
 
 def test_what_stands_in_blocks_is_neither_heading_nor_link() -> None:
-    found = pages.parse("page.md", "```sh\n# no\n[no](nowhere)\n```\n[yes](there)\n")
-    assert (found.anchors, found.links) == (frozenset(), ((5, "there"),))
+    found = pages.parse("page.md", "```sh\n# no\n[no](nowhere)\n```\n[yes,\nit is](there)\n")
+    assert (found.anchors, found.links) == (frozenset(), ((6, "there"),))
 
 
 def test_a_block_without_an_end_is_an_error() -> None:
