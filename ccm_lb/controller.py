@@ -57,7 +57,7 @@ class Controller:
                 self._on_node(event, parse_node(obj))
             else:
                 self._on_service(event, parse_service(obj))
-        except (ValidationError, KeyError, TypeError) as error:
+        except (ValidationError, AttributeError, KeyError, TypeError) as error:
             log.error(
                 "an object of the API server cannot be read", extra={"resource": resource, "reason": words(error)}
             )

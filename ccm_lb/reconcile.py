@@ -135,7 +135,7 @@ class Reconciler:
     async def _ensure(self, service: Service) -> None:
         # After a restart every Service is verified against the cloud. That is no news, and thousands of events would say it.
         verifying = (
-            self._state.synced(service) is None and service.has_finalizer and bool(service.status.load_balancer.ingress)
+            not self._state.attempted(service) and service.has_finalizer and bool(service.status.load_balancer.ingress)
         )
         if not verifying:
             self._announce.ensuring(service)
@@ -150,6 +150,7 @@ class Reconciler:
         nodes = self._state.eligible_nodes()
         if not nodes:
             self._announce.no_nodes(service)
+        self._state.begin(service)
         with _prefix("failed to ensure load balancer"):
             answer: object = await self._backend.ensure_load_balancer(service, nodes)
         status = _checked(answer)
@@ -189,8 +190,10 @@ class Reconciler:
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})
 
     async def _cleanup(self, service: Service) -> None:
+        found = None
         with _prefix("failed to check if load balancer exists before cleanup"):
-            found = await self._backend.get_load_balancer(service)
+            with contextlib.suppress(ImplementedElsewhereError):
+                found = await self._backend.get_load_balancer(service)
             if found is None and not await self._finalizer_is_ours(service):
                 self._state.disclaim(service)
                 log.debug("the finalizer of another controller is left alone", extra={"service": str(service.key)})
@@ -202,7 +205,7 @@ class Reconciler:
             await self._backend.ensure_load_balancer_deleted(service)
         with _prefix("failed to remove load balancer cleanup finalizer"):
             clear = self._status_is_ours(service, found)
-            self._state.unsync(service)  # nothing is left to be lost, whatever becomes of the Service now
+            self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
             live = await self._patch(service, patches.release_patch(service.uid, clear_status=clear))
         if live is not None and live.deleting and not live.metadata.finalizers:
             self._state.released(live)
@@ -266,8 +269,8 @@ class Reconciler:
             return None
         except (InvalidError, ConflictError):
             current = await self._refresh(service.key)
-            if current is None or current.uid != service.uid:
-                return None
+            if current is None or current.uid != service.uid or (current.deleting and not current.has_finalizer):
+                return None  # no finalizer can be put on a Service under deletion
             raise
         self._state.see(live)
         return live

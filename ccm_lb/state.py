@@ -24,7 +24,7 @@ class ClusterState:
         self._nodes = cache.nodes()
         self._eligible: tuple[Node, ...] | None = None  # made when asked for, dropped when a node changes
         self._node_set: frozenset[Hashable] = frozenset()
-        self._synced: dict[str, Synced] = {}  # by UID
+        self._synced: dict[str, Synced | None] = {}  # by UID, from the first attempt on; None until one succeeded
         self._left_behind: dict[Key, dict[str, Service]] = {}  # gone without our clean-up, by UID
         self._doubtful: set[Key] = set()
         self._foreign: set[str] = set()  # UIDs whose finalizer was found to be another controller's
@@ -159,23 +159,35 @@ class ClusterState:
 
     # ---- what was done
 
+    def attempted(self, service: Service) -> bool:
+        """Whether this process has tried to write the load balancer of `service`, with success or not."""
+        return service.uid in self._synced
+
+    def begin(self, service: Service) -> None:
+        """The load balancer of `service` is about to be written."""
+        self._synced.setdefault(service.uid, None)
+
     def record(self, service: Service, synced: Synced) -> None:
         """The load balancer of `service` was written as `synced` says."""
         self._synced[service.uid] = synced
 
     def unsync(self, service: Service) -> None:
-        """The load balancer of `service` is gone, or must be verified."""
+        """The load balancer of `service` must be looked at in full."""
+        self._synced[service.uid] = None
+
+    def cleaned(self, service: Service) -> None:
+        """Nothing is left in the cloud of `service`."""
         self._synced.pop(service.uid, None)
 
     def released(self, service: Service) -> None:
         """The finalizer was the last thing that kept this Service under deletion: it is gone, and left nothing behind."""
-        self.unsync(service)
+        self.cleaned(service)
         self.services.drop(service.key)
         self._doubtful.discard(service.key)
 
     def removed(self, service: Service) -> None:
         """Nothing is left in the cloud of a Service that was left behind."""
-        self.unsync(service)
+        self.cleaned(service)
         rest = self._left_behind.get(service.key, {})
         rest.pop(service.uid, None)
         if not rest:

@@ -55,13 +55,18 @@ class Controller:
         self.start()
         await self.wait_ready(timeout)
 
-    async def wait_ready(self, timeout: float = 30.0) -> None:
-        """Wait until /readyz is green; AssertionError with the end of the log when the process ends or time is up."""
+    async def wait_ready(self, timeout: float = 30.0, *, revived: bool = False) -> None:
+        """
+        Wait until /readyz is green; AssertionError with the end of the log when time is up, or the process ends and nobody is there
+        who starts it again (`revived`).
+        """
         async with aiohttp.ClientSession() as session:
             try:
                 async with asyncio.timeout(timeout):
                     while (await self.get("/readyz", session))[0] != 200:
-                        assert self.pid is not None, f"the controller ended with {self.exit_code}:\n{self.last_words()}"
+                        assert revived or self.pid is not None, (
+                            f"the controller ended with {self.exit_code}:\n{self.last_words()}"
+                        )
                         await asyncio.sleep(0.05)
             except TimeoutError:
                 raise AssertionError(f"not ready after {timeout:g} s:\n{self.last_words()}") from None

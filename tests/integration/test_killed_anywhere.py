@@ -127,7 +127,7 @@ async def test_killed_at_any_request_it_repairs_everything(
         killed_at: set[Write] = set()
         async with revived(controller):
             for nth in range(1, MOST):
-                await controller.wait_ready()
+                await controller.wait_ready(revived=True)
                 killer.arm(nth)
                 await live(stack, f"life-{nth}")
                 killer.disarm()
