@@ -1,0 +1,119 @@
+"""Kubernetes workloads, read for what runs in them: containers, command lines, mounted ConfigMaps, how far a roll-out is."""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ccm_lb.dataplane import versions
+from ccm_lb.dataplane.versions import Version
+
+Object = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One container of a workload or pod."""
+
+    command: tuple[str, ...]  # with its arguments; a shell's script is taken apart
+    image: str
+    env: Mapping[str, str]
+    mounts: tuple[Object, ...]
+
+    @property
+    def name(self) -> str:
+        """What is run, without its folder; empty where the image decides."""
+        return posixpath.basename(self.command[0]) if self.command else ""
+
+    @property
+    def image_name(self) -> str:
+        return self.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+    @property
+    def version(self) -> Version | None:
+        return versions.of_image(self.image)
+
+
+def name(obj: Object) -> str:
+    return str(obj.get("metadata", {}).get("name", ""))
+
+
+def namespace(obj: Object) -> str:
+    return str(obj.get("metadata", {}).get("namespace", ""))
+
+
+def title(kind: str, obj: Object) -> str:
+    """`DaemonSet kube-system/kube-proxy`."""
+    return f"{kind} {namespace(obj)}/{name(obj)}"
+
+
+def pod_spec(obj: Object) -> Object:
+    """Of a workload's template, or of a pod."""
+    spec: Object = obj.get("spec") or {}
+    template: Object = (spec.get("template") or {}).get("spec") or {}
+    return template or spec
+
+
+def programs(obj: Object) -> Iterator[Program]:
+    for container in pod_spec(obj).get("containers") or ():
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        yield Program(
+            tuple(_of_shell([str(word) for word in words])),
+            str(container.get("image") or ""),
+            {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or ()},
+            tuple(container.get("volumeMounts") or ()),
+        )
+
+
+def _of_shell(words: list[str]) -> list[str]:
+    if len(words) < 3 or posixpath.basename(words[0]) not in ("sh", "bash") or not words[1].endswith("c"):
+        return words
+    try:
+        script = shlex.split(words[2])
+    except ValueError:
+        return words
+    return script[1:] if script[:1] == ["exec"] else script
+
+
+def for_windows(obj: Object) -> bool:
+    selector = pod_spec(obj).get("nodeSelector") or {}
+    return "windows" in (selector.get("kubernetes.io/os"), selector.get("beta.kubernetes.io/os"))
+
+
+def scheduled(daemonset: Object) -> int | None:
+    """On how many nodes it is to run; None before the DaemonSet controller said so."""
+    status = daemonset.get("status") or {}
+    return int(status["desiredNumberScheduled"]) if status.get("observedGeneration") else None
+
+
+def rolling(daemonset: Object) -> bool:
+    """Whether some nodes still run an older template."""
+    wanted = scheduled(daemonset)
+    if wanted is None:
+        return False
+    status = daemonset["status"]
+    behind = int(status["observedGeneration"]) < int(daemonset.get("metadata", {}).get("generation", 0))
+    return behind or int(status.get("updatedNumberScheduled", 0)) < wanted
+
+
+def mounted_file(obj: Object, program: Program, path: str) -> tuple[str, str] | None:
+    """The ConfigMap (its name) and the key behind a file of a container; None where it comes from somewhere else."""
+    best: Object | None = None
+    for mount in program.mounts:
+        place = str(mount.get("mountPath") or "").rstrip("/")
+        if (path == place or path.startswith(f"{place}/")) and (best is None or len(place) > len(best["mountPath"])):
+            best = {**mount, "mountPath": place}
+    if best is None:
+        return None
+    volume: Object = next(
+        (one for one in pod_spec(obj).get("volumes") or () if one.get("name") == best.get("name")), {}
+    )
+    source = volume.get("configMap") or {}
+    if not source.get("name"):
+        return None
+    inside = str(best.get("subPath") or posixpath.relpath(path, best["mountPath"]))
+    items = {one.get("path"): one.get("key") for one in source.get("items") or ()}
+    return str(source["name"]), str(items.get(inside, inside))
