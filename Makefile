@@ -57,14 +57,15 @@ UNIT_BUDGET := 60
 COMPONENT_BUDGET := 180
 FAKECLOUD_BUDGET := 300
 INTEGRATION_BUDGET := 1500
+DOCS_BUDGET := 180
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
 
 .PHONY: test
-test: lint test-unit test-component test-fakecloud controlplane test-integration test-demo ## everything, with all its set-up
+test: lint test-unit test-component test-fakecloud controlplane test-integration test-docs test-demo ## everything, with all its set-up
 
 .PHONY: controlplane
-controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 9 minutes the first time)
+controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 10 minutes the first time)
 	@$(SUITE) controlplane $(CONTROLPLANE_BUDGET) python -m tests.controlplane build
 
 .PHONY: lint
@@ -86,6 +87,10 @@ test-fakecloud: .venv/.ready ## fakecloud over real HTTP and real sockets
 .PHONY: test-integration
 test-integration: controlplane ## the controller as a process, a genuine API server; KUBE_VERSION=1.34.4 for an older one
 	@$(SUITE) integration $(INTEGRATION_BUDGET) pytest -q tests/integration --durations=10
+
+.PHONY: test-docs
+test-docs: controlplane ## what the pages tell people to type, typed
+	@$(SUITE) docs $(DOCS_BUDGET) pytest -q tests/docs
 
 .PHONY: test-demo
 test-demo: controlplane ## make demo ONCE=1, as a user runs it

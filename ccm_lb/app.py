@@ -48,6 +48,7 @@ from ccm_lb.workqueue import Workqueue
 logger = logging.getLogger(__name__)
 
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between attempts to get ready
+_SWITCH_INTERVAL = 0.0005  # seconds after which a busy thread lets the other one go on
 _LAST_EVENTS = 1.0  # seconds for events that wait to be written at the end
 _WATCH_END = 1.0  # seconds for kopf to end; its thread is a daemon
 
@@ -86,6 +87,8 @@ async def run(config: Config) -> int:
     """
     log.configure(config.log_format, config.v, sys.stderr)
     stopping = _stop_on_signals()
+    # Two loops in two threads: at the default of 5 ms, each socket write of one waits that long while the other is busy.
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     async with contextlib.AsyncExitStack() as stack:
         parts = await _open(config, stack)
         ready = await _unless(stopping, _prepare(parts, stack))

@@ -95,9 +95,9 @@ def _read_file(ctx: click.Context, _: click.Parameter, path: str | None) -> str 
         from ccm_lb.backends import registry
 
         given = sources.from_file(registry.read_settings(Path(path)), path)
-        classes = given.get("load_balancer_class", [])
-        # Click iterates over the value of an option that may be repeated.
-        ctx.default_map = {**given, "load_balancer_class": classes if isinstance(classes, list) else [classes]}
+        if not isinstance(classes := given.get("load_balancer_class", []), list):
+            given["load_balancer_class"] = [classes]  # click iterates over the value of an option that may be repeated
+        ctx.default_map = given
     return path
 
 

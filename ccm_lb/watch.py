@@ -9,6 +9,7 @@ workqueue's. It never writes to the cluster: no finalizer, no annotation, no eve
 from __future__ import annotations
 
 import asyncio
+import collections
 import dataclasses
 import logging
 import threading
@@ -117,6 +118,7 @@ class Watch:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: str | None = None
         self._began = 0.0
+        self._mailbox: collections.deque[tuple[str, str | None, Mapping[str, Any]]] = collections.deque()
 
     def start(self) -> None:
         """Start the thread; events arrive in the running loop."""
@@ -190,7 +192,22 @@ class Watch:
 
     def _deliver(self, resource: str, event: Mapping[str, Any]) -> None:
         self._failure = None
-        self._call(self._sink, resource, event["type"], event["object"])
+        self._mailbox.append((resource, event["type"], event["object"]))
+        # Waking the other loop costs more than an event: of many that come together, only the first one does it.
+        if len(self._mailbox) == 1:
+            self._call(self._empty_mailbox)
+
+    def _empty_mailbox(self) -> None:
+        """In the controller's loop: hand over what has come; what comes meanwhile is handed over too, or wakes the loop again."""
+        while self._mailbox:
+            try:
+                self._sink(*self._mailbox[0])
+            except BaseException:
+                self._mailbox.popleft()
+                if self._mailbox:
+                    self._call(self._empty_mailbox)  # the others are not to suffer
+                raise
+            self._mailbox.popleft()
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
