@@ -21,6 +21,7 @@ from click.core import ParameterSource
 
 from ccm_lb import config, sources
 from ccm_lb.config import Config
+from ccm_lb.dataplane.cli import dataplane
 from ccm_lb.errors import CCMError, ConfigError
 from ccm_lb.sources import Setting, Source
 
@@ -216,6 +217,9 @@ def version() -> None:
 def reference() -> None:
     """Print docs/reference/configuration.md."""
     click.echo(sources.reference(), nl=False)
+
+
+cli.add_command(dataplane)
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> str:

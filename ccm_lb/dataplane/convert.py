@@ -144,3 +144,8 @@ def from_flags(command: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]
             section = section.setdefault(step, {})
         section[path[-1]] = value.split(",") if name in _LISTS else value == "true" if name in _SWITCHES else value
     return content, tuple(lost)
+
+
+def as_yaml(content: Mapping[str, Any]) -> Converted:
+    """A configuration that is upstream's already."""
+    return Converted(yaml.safe_dump(dict(content), sort_keys=False), ())

@@ -106,26 +106,23 @@ def _kept_address(proxy: ServiceProxy, ingress: LoadBalancerIngress) -> Outcome:
 
 
 def _inside(proxy: ServiceProxy, ingress: LoadBalancerIngress, policy: Policy) -> Outcome:
-    def got(path: Path, reason: str, source: str) -> Outcome:
-        return Outcome(Client.POD, path, reason, source)
-
     if ingress.ip is None:
-        return got(Path.LOAD_BALANCER, "only a host name is published, which no service proxy resolves", _PROXIER)
+        reason = "only a host name is published, which no service proxy resolves"
+        return Outcome(Client.POD, Path.LOAD_BALANCER, reason, _PROXIER)
     if proxy.kind is Kind.UNKNOWN:
-        return got(Path.UNKNOWN, proxy.reason, "")
+        return Outcome(Client.POD, Path.UNKNOWN, proxy.reason, "")
     if proxy.kind is Kind.NONE:
-        return got(Path.LOAD_BALANCER, "nothing on the nodes knows the address", _HERE)
+        return Outcome(Client.POD, Path.LOAD_BALANCER, "nothing on the nodes knows the address", _HERE)
     verdict = honours.ip_mode(proxy)
-    if verdict.honours is Honours.NEVER_BOUND:
-        return got(Path.LOAD_BALANCER, verdict.reason, verdict.source)
-    if _is_vip(ingress):
+    if verdict.honours is not Honours.NEVER_BOUND and _is_vip(ingress):
         return _short_cut(proxy, policy, verdict)
-    if verdict.honours is Honours.YES:
-        return got(Path.LOAD_BALANCER, f"ipMode {ingress.ip_mode} keeps the address off the nodes", verdict.source)
-    if verdict.honours is Honours.NO:
-        reason = f"ipMode {ingress.ip_mode} is published, and {proxy.name} ignores it: {verdict.reason}"
-        return got(Path.SHORT_CUT, reason, verdict.source)
-    return got(Path.UNKNOWN, verdict.reason, verdict.source)
+    path, reason = {
+        Honours.NEVER_BOUND: (Path.LOAD_BALANCER, verdict.reason),
+        Honours.YES: (Path.LOAD_BALANCER, f"ipMode {ingress.ip_mode} keeps the address off the nodes"),
+        Honours.NO: (Path.SHORT_CUT, f"ipMode {ingress.ip_mode} is published and ignored: {verdict.reason}"),
+        Honours.UNKNOWN: (Path.UNKNOWN, verdict.reason),
+    }[verdict.honours]
+    return Outcome(Client.POD, path, reason, verdict.source)
 
 
 def _short_cut(proxy: ServiceProxy, policy: Policy, verdict: Verdict) -> Outcome:
