@@ -7,6 +7,7 @@ depends on the version and build of the binary.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -75,6 +76,8 @@ def _shape(document: Document, place: Path, content: Mapping[Any, Any], schema: 
         if wanted is None:
             near = findings.nearest(str(name), schema)
             yield document.finding(Severity.ERROR, path, f"{_IGNORED}: unknown key", nearest=near)
+        elif value is None and wanted is Type.DURATION:
+            yield document.finding(Severity.ERROR, path, "null, which is no duration; leave the key out")
         elif value is None or wanted is Type.ANYTHING:
             continue
         elif not isinstance(wanted, Type):
@@ -99,7 +102,7 @@ def _fits(value: Any, wanted: Type) -> bool:
             return isinstance(value, list) and all(one is None or isinstance(one, str) for one in value)
         case Type.GATES:
             return isinstance(value, dict) and all(one is None or isinstance(one, bool) for one in value.values())
-    return isinstance(value, str) and (wanted is not Type.DURATION or durations.parse(value) is not None)
+    return isinstance(value, str) and (wanted is Type.STRING or durations.parse(value) is not None)
 
 
 def _twice(document: Document) -> Iterator[Finding]:
@@ -221,7 +224,7 @@ def _binds(text: str) -> bool:
     parts = addresses.host_and_port(text)
     if parts is None or addresses.address(parts[0]) is None:
         return False
-    return parts[1].isascii() and parts[1].isdigit() and 1 <= int(parts[1]) <= 65535
+    return re.fullmatch(r"[-+]?[0-9]{1,9}", parts[1]) is not None and 1 <= int(parts[1]) <= 65535
 
 
 def _local(values: _Values) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """
 The keys and types of KubeProxyConfiguration v1alpha1 (k8s.io/kube-proxy v0.37.2, config/v1alpha1/types.go), as data.
 
-A dict is an object. `logging` is of component-base and only looked at as far as `kubeproxy` says.
+A dict is an object. null stands for an absent key, but for durations that are no pointers in Go. `logging` is of component-base and only
+looked at as far as `kubeproxy` says.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Type(enum.StrEnum):
     INT32 = "a whole number of 32 bits"
     NUMBER = "a number"
     DURATION = 'a duration such as "15m0s"'
+    DURATION_OR_NULL = 'a duration such as "15m0s", or null'
     STRINGS = "a list of strings"
     GATES = "a mapping of names to true or false"
     ANYTHING = "anything"
@@ -80,8 +82,8 @@ KUBE_PROXY_CONFIGURATION: Schema = {
     "conntrack": {
         "maxPerCore": Type.INT32,
         "min": Type.INT32,
-        "tcpEstablishedTimeout": Type.DURATION,
-        "tcpCloseWaitTimeout": Type.DURATION,
+        "tcpEstablishedTimeout": Type.DURATION_OR_NULL,
+        "tcpCloseWaitTimeout": Type.DURATION_OR_NULL,
         "tcpBeLiberal": Type.BOOL,
         "udpTimeout": Type.DURATION,
         "udpStreamTimeout": Type.DURATION,
