@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from ccm_lb import ipmode
 from ccm_lb.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
 from tests.docs.pages import ROOT
@@ -32,6 +33,20 @@ def metrics() -> str:
     return _table(["metric", "type", "labels", "meaning"], rows)
 
 
+def ip_modes() -> str:
+    """Both tables of the policy: the rows that decide, and what a mode brings with it."""
+    shown = {"ports": "the ports", "scope": "such", "taken": "a node or the API server", "mode": "`Proxy`"}
+    rules = [
+        [str(number), rule.when, f"`{rule.mode}`" if rule.mode else "that one", rule.because.format(**shown)]
+        for number, rule in enumerate(ipmode.RULES, start=1)
+    ]
+    warnings = [[one.when, one.says.format(**shown)] for one in ipmode.WARNINGS]
+    between = "What a mode brings with it is said in an event, once (`IPModeConflict`):"
+    return "\n\n".join(
+        [_table(["", "when", "ipMode", "because"], rules), between, _table(["when", "what will happen"], warnings)]
+    )
+
+
 def families() -> list[Metric]:
     """What a scrape shows once everything has happened; the process's own metrics, which every Python program has, left out."""
     measured = Metrics()
@@ -51,6 +66,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
+    "docs/ipmode.md": ip_modes,
     "docs/reference/fakecloud-api.md": fakecloud_operations,
     "docs/reference/metrics.md": metrics,
 }
