@@ -40,9 +40,7 @@ CUT = web.Response(status=599)
 PATH = "/api/v1/namespaces/default/services/web"
 
 
-def status(
-    code: int, reason: str = "", message: str = "because", **headers: str
-) -> web.Response:
+def status(code: int, reason: str = "", message: str = "because", **headers: str) -> web.Response:
     body = {
         "kind": "Status",
         "status": "Failure",
@@ -50,9 +48,7 @@ def status(
         "reason": reason,
         "code": code,
     }
-    return web.json_response(
-        body, status=code, headers={k.replace("_", "-"): v for k, v in headers.items()}
-    )
+    return web.json_response(body, status=code, headers={k.replace("_", "-"): v for k, v in headers.items()})
 
 
 class VirtualClock:
@@ -87,18 +83,13 @@ class ApiServer:
         if self.silent:
             await asyncio.Event().wait()
         self.bodies.append(await request.read())
-        if (
-            self.accepted is not None
-            and request.headers.get("Authorization") not in self.accepted
-        ):
+        if self.accepted is not None and request.headers.get("Authorization") not in self.accepted:
             return status(401, "Unauthorized", "Unauthorized")
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is CUT:
             assert request.transport is not None
             request.transport.close()
-        return web.Response(
-            status=answer.status, headers=answer.headers, body=answer.body
-        )
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
 
     @property
     def tokens(self) -> list[str | None]:
@@ -106,9 +97,7 @@ class ApiServer:
 
 
 @contextlib.asynccontextmanager
-async def serve(
-    api: ApiServer, context: ssl.SSLContext | None = None
-) -> AsyncIterator[None]:
+async def serve(api: ApiServer, context: ssl.SSLContext | None = None) -> AsyncIterator[None]:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", api.answer)
     server = test_utils.TestServer(app, scheme="https" if context else "http")
@@ -133,9 +122,7 @@ def clock() -> VirtualClock:
 class Source:
     """A credential that a test changes; how often it was read is written down."""
 
-    def __init__(
-        self, header: str | None = None, fresh_for: float | None = None
-    ) -> None:
+    def __init__(self, header: str | None = None, fresh_for: float | None = None) -> None:
         self.header, self.fresh_for, self.reads = header, fresh_for, 0
         self.error = ""
 
@@ -155,9 +142,7 @@ async def client(
     **options: Any,
 ) -> AsyncIterator[kubeapi.KubeApi]:
     present = authorization.Credentials(source or credentials.Fixed(None), clock)
-    endpoint = kubeapi.Endpoint(
-        api.url, ssl.create_default_context(), present, timeout=timeout
-    )
+    endpoint = kubeapi.Endpoint(api.url, ssl.create_default_context(), present, timeout=timeout)
     sut = kubeapi.KubeApi(endpoint, clock, user_agent="ccm-lb/test", **options)
     yield sut
     await sut.close()
@@ -192,9 +177,7 @@ def kubeconfig(
 # ---- requests and answers
 
 
-async def test_reads_and_writes_are_plain_json(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_reads_and_writes_are_plain_json(api: ApiServer, clock: VirtualClock) -> None:
     async with client(api, clock) as sut:
         assert await sut.get(PATH, {"resourceVersion": "0"}) == OK
         assert await sut.post("/api/v1/events", {"a": 1}) == OK
@@ -227,28 +210,20 @@ async def test_a_list_of_metadata_is_asked_for_as_such_and_read_to_its_last_page
     api: ApiServer, clock: VirtualClock
 ) -> None:
     api.answers = [
-        web.json_response(
-            {"items": [{"metadata": {"name": "a"}}], "metadata": {"continue": "next"}}
-        ),
+        web.json_response({"items": [{"metadata": {"name": "a"}}], "metadata": {"continue": "next"}}),
         web.json_response({"items": None, "metadata": {}}),
     ]
     async with client(api, clock) as sut:
         items = await sut.list_metadata("/api/v1/services", {"resourceVersion": "0"})
     assert items == [{"metadata": {"name": "a"}}]
-    assert (
-        api.seen[0]
-        .headers["Accept"]
-        .startswith("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
-    )
+    assert api.seen[0].headers["Accept"].startswith("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
     assert [one.query_string for one in api.seen] == [
         "resourceVersion=0",
         "resourceVersion=0&continue=next",
     ]
 
 
-async def test_an_answer_without_items_is_no_empty_list(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_an_answer_without_items_is_no_empty_list(api: ApiServer, clock: VirtualClock) -> None:
     async with client(api, clock) as sut:
         with pytest.raises(ApiUnreachableError, match="is it a Kubernetes API"):
             await sut.list_metadata("/api/v1/services")
@@ -294,9 +269,7 @@ async def test_a_success_that_is_no_json_object_is_no_kubernetes_api(
 ) -> None:
     api.answers = [web.Response(text=body)]
     async with client(api, clock) as sut:
-        with pytest.raises(
-            ApiUnreachableError, match=f"{api.url} answered GET {PATH} with something"
-        ):
+        with pytest.raises(ApiUnreachableError, match=f"{api.url} answered GET {PATH} with something"):
             await sut.get(PATH)
 
 
@@ -309,9 +282,7 @@ async def test_a_redirect_is_not_followed(api: ApiServer, clock: VirtualClock) -
     assert len(api.seen) == 1
 
 
-async def test_nobody_listening_is_said_with_the_server(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_nobody_listening_is_said_with_the_server(api: ApiServer, clock: VirtualClock) -> None:
     api.url = f"http://127.0.0.1:{test_utils.unused_port()}"
     async with client(api, clock) as sut:
         with pytest.raises(
@@ -358,9 +329,7 @@ async def test_what_may_be_repeated_is(
     assert sum(clock.slept) <= kubeapi.RETRY_WINDOW
 
 
-async def test_a_pause_that_the_server_asks_for_holds_for_all_requests(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_pause_that_the_server_asks_for_holds_for_all_requests(api: ApiServer, clock: VirtualClock) -> None:
     api.answers = [status(429, Retry_After="60"), web.json_response(OK)]
     async with client(api, clock) as sut:
         with pytest.raises(ApiError) as caught:
@@ -375,9 +344,7 @@ async def test_a_pause_that_the_server_asks_for_holds_for_all_requests(
     assert clock.slept[-1] == 5
 
 
-async def test_a_siblings_pauses_are_its_own(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_siblings_pauses_are_its_own(api: ApiServer, clock: VirtualClock) -> None:
     api.answers = [status(429, Retry_After="60"), web.json_response(OK)]
     async with client(api, clock) as sut:
         with pytest.raises(ApiError):
@@ -394,14 +361,10 @@ async def test_a_limit_of_our_own_is_kept(api: ApiServer, clock: VirtualClock) -
     assert clock.slept == [0.5, 0.5, 0.5]
 
 
-async def test_every_request_is_told_to_the_metrics(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_every_request_is_told_to_the_metrics(api: ApiServer, clock: VirtualClock) -> None:
     told: list[tuple[str, str]] = []
     api.answers = [CUT, status(500), web.json_response(OK)]
-    async with client(
-        api, clock, observer=lambda method, code, _: told.append((method, code))
-    ) as sut:
+    async with client(api, clock, observer=lambda method, code, _: told.append((method, code))) as sut:
         await sut.put(PATH, {})
     assert told == [("PUT", "error"), ("PUT", "500"), ("PUT", "200")]
 
@@ -419,9 +382,7 @@ async def test_a_server_that_answered_lately_is_not_asked_whether_it_is_there(
         assert [one.path for one in api.seen] == [PATH, "/version"]
 
 
-async def test_a_server_that_is_not_there_is_asked_once_a_check(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_server_that_is_not_there_is_asked_once_a_check(api: ApiServer, clock: VirtualClock) -> None:
     api.answers = [CUT]
     async with client(api, clock) as sut:
         with pytest.raises(ApiUnreachableError):
@@ -432,9 +393,7 @@ async def test_a_server_that_is_not_there_is_asked_once_a_check(
 # ---- credentials
 
 
-async def test_a_rotated_token_is_used_at_once_after_a_refusal(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_rotated_token_is_used_at_once_after_a_refusal(api: ApiServer, clock: VirtualClock) -> None:
     source = Source("Bearer old", fresh_for=60)
     async with client(api, clock, source) as sut:
         await sut.get(PATH)
@@ -457,9 +416,7 @@ async def test_many_requests_that_are_refused_together_read_the_credential_once(
     assert source.reads == 2
 
 
-async def test_a_refused_token_rests_and_is_tried_ever_more_rarely(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_refused_token_rests_and_is_tried_ever_more_rarely(api: ApiServer, clock: VirtualClock) -> None:
     source, api.accepted = Source("Bearer bad", fresh_for=60), set()
     sent_at: list[float] = []
     async with client(api, clock, source) as sut:
@@ -478,21 +435,15 @@ async def test_many_requests_that_are_refused_together_count_as_one_refusal(
 ) -> None:
     api.accepted = set()
     async with client(api, clock, Source("Bearer bad")) as sut:
-        errors = await asyncio.gather(
-            *(sut.get(PATH) for _ in range(50)), return_exceptions=True
-        )
+        errors = await asyncio.gather(*(sut.get(PATH) for _ in range(50)), return_exceptions=True)
         assert {type(error) for error in errors} == {UnauthorizedError}
         sent = len(api.seen)
         clock.now += authorization.FIRST_PAUSE
-        await asyncio.gather(
-            *(sut.get(PATH) for _ in range(50)), return_exceptions=True
-        )
+        await asyncio.gather(*(sut.get(PATH) for _ in range(50)), return_exceptions=True)
     assert len(api.seen) == sent + 1
 
 
-async def test_work_resumes_when_the_new_token_is_there(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_work_resumes_when_the_new_token_is_there(api: ApiServer, clock: VirtualClock) -> None:
     source, api.accepted = Source("Bearer old", fresh_for=60), {"Bearer new"}
     async with client(api, clock, source) as sut:
         for _ in range(300):
@@ -508,9 +459,7 @@ async def test_work_resumes_when_the_new_token_is_there(
     assert clock.now - readable_at <= 15
 
 
-async def test_a_server_that_takes_the_token_again_is_noticed(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_server_that_takes_the_token_again_is_noticed(api: ApiServer, clock: VirtualClock) -> None:
     source, api.accepted = Source("Bearer good"), set()
     async with client(api, clock, source) as sut:
         with pytest.raises(UnauthorizedError):
@@ -522,15 +471,11 @@ async def test_a_server_that_takes_the_token_again_is_noticed(
         with pytest.raises(UnauthorizedError):
             await sut.get(PATH)
         api.accepted = None
-        clock.now += (
-            authorization.FIRST_PAUSE
-        )  # what was refused once before does not count any more
+        clock.now += authorization.FIRST_PAUSE  # what was refused once before does not count any more
         assert await sut.get(PATH) == OK
 
 
-async def test_a_token_is_read_anew_when_its_time_is_over(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_a_token_is_read_anew_when_its_time_is_over(api: ApiServer, clock: VirtualClock) -> None:
     source = Source("Bearer one", fresh_for=60)
     async with client(api, clock, source) as sut:
         await sut.get(PATH)
@@ -553,14 +498,10 @@ async def test_a_token_that_cannot_be_read_anew_is_used_on(
         assert await sut.get(PATH) == OK
         assert await sut.get(PATH) == OK
     assert source.reads == 2
-    assert [vars(record)["cause"] for record in caplog.records] == [
-        "the token file is empty"
-    ]
+    assert [vars(record)["cause"] for record in caplog.records] == ["the token file is empty"]
 
 
-async def test_nothing_is_sent_without_the_credential_that_there_should_be(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_nothing_is_sent_without_the_credential_that_there_should_be(api: ApiServer, clock: VirtualClock) -> None:
     source = Source()
     source.error = "the token file is empty"
     async with client(api, clock, source) as sut:
@@ -569,9 +510,7 @@ async def test_nothing_is_sent_without_the_credential_that_there_should_be(
     assert api.seen == []
 
 
-async def test_the_token_goes_to_no_other_server(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_the_token_goes_to_no_other_server(api: ApiServer, clock: VirtualClock) -> None:
     async with client(api, clock, Source("Bearer secret")) as sut:
         other = api.url.replace("127.0.0.1", "localhost")
         async with sut.kopf_session() as session, session.get(other + PATH) as response:
@@ -579,9 +518,7 @@ async def test_the_token_goes_to_no_other_server(
     assert api.tokens == [None]
 
 
-async def test_kopf_in_its_own_thread_shares_the_credential(
-    api: ApiServer, clock: VirtualClock
-) -> None:
+async def test_kopf_in_its_own_thread_shares_the_credential(api: ApiServer, clock: VirtualClock) -> None:
     source = Source("Bearer old", fresh_for=60)
 
     async def watch(sut: kubeapi.KubeApi) -> int:
@@ -596,9 +533,7 @@ async def test_kopf_in_its_own_thread_shares_the_credential(
         await sut.get(PATH)
         source.header, api.accepted = "Bearer new", {"Bearer new"}
         results: list[int] = []
-        thread = threading.Thread(
-            target=lambda: results.append(asyncio.run(watch(sut)))
-        )
+        thread = threading.Thread(target=lambda: results.append(asyncio.run(watch(sut))))
         thread.start()
         while thread.is_alive():
             await asyncio.sleep(0.01)
@@ -633,9 +568,7 @@ def test_a_token_file_is_read_without_its_newline(tmp_path: Path) -> None:
     ("content", "message"),
     [(None, "No such file"), (b"", "is empty"), (b"\xff\xfe", "not text")],
 )
-def test_a_token_file_that_is_none_says_why(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
+def test_a_token_file_that_is_none_says_why(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
@@ -670,9 +603,7 @@ def test_a_plugin_is_told_what_client_go_tells_it(tmp_path: Path) -> None:
     script = "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n" + (
         f"print(json.dumps({{'apiVersion': '{V1}', 'status': {{'token': json.dumps([info, os.environ['X'], sys.argv[1:]])}}}}))"
     )
-    source = credentials.ExecPlugin(
-        [plugin(tmp_path, script), "a"], V1, {"X": "y"}, {"server": "https://h"}
-    )
+    source = credentials.ExecPlugin([plugin(tmp_path, script), "a"], V1, {"X": "y"}, {"server": "https://h"})
     header = source.read().header or ""
     assert json.loads(header.removeprefix("Bearer ")) == [
         {
@@ -697,9 +628,7 @@ def test_a_plugin_is_told_what_client_go_tells_it(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_plugin_that_fails_says_how(
-    tmp_path: Path, script: str, message: str
-) -> None:
+def test_a_plugin_that_fails_says_how(tmp_path: Path, script: str, message: str) -> None:
     command = plugin(tmp_path, script)
     with pytest.raises(credentials.CredentialError, match=f"{command}.*{message}"):
         credentials.ExecPlugin([command], V1, {}, None).read()
@@ -757,20 +686,14 @@ async def test_master_takes_the_servers_place(api: ApiServer, tmp_path: Path) ->
     assert api.tokens == ["Bearer abc"]
 
 
-async def test_master_alone_is_talked_to_without_a_credential(
-    api: ApiServer, tmp_path: Path
-) -> None:
-    async with connected(
-        None, api.url.removeprefix("http://"), pod=kube.Pod(tmp_path, {})
-    ) as sut:
+async def test_master_alone_is_talked_to_without_a_credential(api: ApiServer, tmp_path: Path) -> None:
+    async with connected(None, api.url.removeprefix("http://"), pod=kube.Pod(tmp_path, {})) as sut:
         assert sut.server == api.url
         await sut.get(PATH)
     assert api.tokens == [None]
 
 
-async def test_the_flags_for_a_limit_of_our_own_reach_the_requests(
-    api: ApiServer, tmp_path: Path
-) -> None:
+async def test_the_flags_for_a_limit_of_our_own_reach_the_requests(api: ApiServer, tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with connected(kubeconfig(tmp_path, api.url), None, qps=20, burst=1) as sut:
         begin = loop.time()
@@ -790,9 +713,7 @@ class Pki:
     folder: Path
 
     def server(self, *, client_certificate: bool = False) -> ssl.SSLContext:
-        context = ssl.create_default_context(
-            ssl.Purpose.CLIENT_AUTH, cafile=str(self.folder / "ca.crt")
-        )
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.folder / "ca.crt"))
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
         context.verify_mode = ssl.CERT_REQUIRED if client_certificate else ssl.CERT_NONE
         return context
@@ -804,9 +725,7 @@ class Pki:
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     if shutil.which("openssl") is None:
-        pytest.skip(
-            "openssl is not installed: certificates for the TLS tests cannot be made"
-        )
+        pytest.skip("openssl is not installed: certificates for the TLS tests cannot be made")
     folder = tmp_path_factory.mktemp("pki")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:api.test")
 
@@ -878,9 +797,7 @@ async def test_a_client_certificate_is_shown(pki: Pki, tmp_path: Path) -> None:
         "client-key-data": pki.data("client.key"),
     }
     async with serve(api, pki.server(client_certificate=True)):
-        path = kubeconfig(
-            tmp_path, api.url, user, {"certificate-authority-data": pki.data("ca.crt")}
-        )
+        path = kubeconfig(tmp_path, api.url, user, {"certificate-authority-data": pki.data("ca.crt")})
         async with connected(path, None) as sut:
             assert await sut.get(PATH) == OK
 
@@ -888,18 +805,12 @@ async def test_a_client_certificate_is_shown(pki: Pki, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "trusted"),
     [
-        pytest.param(
-            {"certificate-authority": "ca.crt"}, True, id="the right authority"
-        ),
+        pytest.param({"certificate-authority": "ca.crt"}, True, id="the right authority"),
         pytest.param({}, False, id="an unknown authority"),
-        pytest.param(
-            {"insecure-skip-tls-verify": True}, True, id="unchecked by the users will"
-        ),
+        pytest.param({"insecure-skip-tls-verify": True}, True, id="unchecked by the users will"),
     ],
 )
-async def test_the_server_is_checked(
-    pki: Pki, cluster: Mapping[str, Any], *, trusted: bool
-) -> None:
+async def test_the_server_is_checked(pki: Pki, cluster: Mapping[str, Any], *, trusted: bool) -> None:
     api = ApiServer()
     async with (
         serve(api, pki.server()),
@@ -912,35 +823,23 @@ async def test_the_server_is_checked(
                 await sut.get(PATH)
 
 
-@pytest.mark.parametrize(
-    ("name", "trusted"), [(None, False), ("api.test", True), ("other.test", False)]
-)
-async def test_the_name_to_check_the_server_by_can_be_given(
-    pki: Pki, name: str | None, *, trusted: bool
-) -> None:
+@pytest.mark.parametrize(("name", "trusted"), [(None, False), ("api.test", True), ("other.test", False)])
+async def test_the_name_to_check_the_server_by_can_be_given(pki: Pki, name: str | None, *, trusted: bool) -> None:
     api = ApiServer()
     async with serve(api, pki.server()):
         cluster = {
             "certificate-authority": "ca.crt",
             **({"tls-server-name": name} if name else {}),
         }
-        path = kubeconfig(
-            pki.folder, api.url.replace("127.0.0.1", "localhost"), None, cluster
-        )
+        path = kubeconfig(pki.folder, api.url.replace("127.0.0.1", "localhost"), None, cluster)
         async with connected(path, None) as sut:
-            with (
-                contextlib.nullcontext()
-                if trusted
-                else pytest.raises(ApiUnreachableError, match="verify failed")
-            ):
+            with contextlib.nullcontext() if trusted else pytest.raises(ApiUnreachableError, match="verify failed"):
                 await sut.get(PATH)
 
 
 # ---- what is wrong is said
 
-CONFIG = (
-    "current-context: here\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n"
-)
+CONFIG = "current-context: here\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n"
 
 
 @pytest.mark.parametrize(
@@ -952,9 +851,7 @@ CONFIG = (
         pytest.param("just words", "holds no kubeconfig", id="no mapping"),
         pytest.param("", "holds no kubeconfig", id="empty"),
         pytest.param("{a: 1}", "current-context", id="no current context"),
-        pytest.param(
-            "{current-context: x, contexts: []}", "contexts", id="no contexts"
-        ),
+        pytest.param("{current-context: x, contexts: []}", "contexts", id="no contexts"),
         pytest.param(CONFIG + "clusters: []\nusers: []", "clusters", id="no cluster"),
         pytest.param(
             CONFIG + "clusters: [{name: c, cluster: {}}]\nusers: []",
@@ -967,28 +864,24 @@ CONFIG = (
             id="numbers for lists",
         ),
         pytest.param(
-            CONFIG
-            + "clusters: [{name: c, cluster: {server: 'ftp://x'}}]\nusers: [{name: u, user: {}}]",
+            CONFIG + "clusters: [{name: c, cluster: {server: 'ftp://x'}}]\nusers: [{name: u, user: {}}]",
             "'ftp://x' is not a server's URL; expected https://HOST:PORT",
             id="not a URL",
         ),
         pytest.param(
-            CONFIG
-            + "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: gone.crt}}]\n"
+            CONFIG + "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority: gone.crt}}]\n"
             "users: [{name: u, user: {}}]",
             "gone.crt",
             id="no certificate authority",
         ),
         pytest.param(
-            CONFIG
-            + "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority-data: aGVsbG8=}}]\n"
+            CONFIG + "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority-data: aGVsbG8=}}]\n"
             "users: [{name: u, user: {}}]",
             "certificates or key cannot be used",
             id="a certificate authority that is none",
         ),
         pytest.param(
-            CONFIG
-            + "clusters: [{name: c, cluster: {server: 'http://x', proxy-url: 'socks5://p:1'}}]\n"
+            CONFIG + "clusters: [{name: c, cluster: {server: 'http://x', proxy-url: 'socks5://p:1'}}]\n"
             "users: [{name: u, user: {}}]",
             "proxy-url 'socks5://p:1' is not supported",
             id="a proxy of another kind",
@@ -1013,9 +906,7 @@ CONFIG = (
         ),
     ],
 )
-async def test_a_bad_kubeconfig_is_one_clear_line(
-    tmp_path: Path, content: str | bytes | None, message: str
-) -> None:
+async def test_a_bad_kubeconfig_is_one_clear_line(tmp_path: Path, content: str | bytes | None, message: str) -> None:
     path = tmp_path / "kubeconfig"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
