@@ -92,7 +92,7 @@ async def run(config: Config) -> int:
     async with contextlib.AsyncExitStack() as stack:
         parts = await _open(config, stack)
         ready = await _unless(stopping, _prepare(parts, stack))
-        if ready is None or await _unless(stopping, _take_over(parts, ready)) is None:
+        if ready is None or await _unless(stopping, _acquired(parts)) is None:
             return 0
         return await _work(parts, ready, stopping)
     raise AssertionError("an exit callback swallowed an exception")
@@ -203,18 +203,21 @@ async def _watch_options(cluster: Cluster) -> WatchOptions:
     return WatchOptions(await cluster.service_selector(), await cluster.streams_lists())
 
 
-async def _take_over(parts: _Parts, ready: _Ready) -> bool:
-    """Return when the Lease is held, and what the last holder may have left half done is known."""
+async def _acquired(parts: _Parts) -> bool:
     await parts.elector.acquire()
-    waiting: dict[str, str] = {}
-    await _persist(waiting, "cache", ready.resync.compare)
     return True
+
+
+async def _take_over(parts: _Parts, ready: _Ready) -> None:
+    """Learn what the last holder may have left half done, then work."""
+    await _persist({}, "cache", ready.resync.compare)
+    await ready.controller.work(parts.config.concurrent_service_syncs)
 
 
 async def _work(parts: _Parts, ready: _Ready, stopping: asyncio.Event) -> int:
     """Work until told to stop, then finish what is under way; the exit code."""
-    work = asyncio.create_task(ready.controller.work(parts.config.concurrent_service_syncs), name="work")
     hold = asyncio.create_task(parts.elector.hold(), name="hold")
+    work = asyncio.create_task(_take_over(parts, ready), name="work")
     stop = asyncio.create_task(stopping.wait(), name="stop")
     try:
         await asyncio.wait({work, hold, stop}, return_when=asyncio.FIRST_COMPLETED)
