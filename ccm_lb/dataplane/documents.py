@@ -14,7 +14,7 @@ from ccm_lb.errors import ConfigError
 
 Path = tuple[str | int, ...]
 
-_ENTRIES = 100_000  # aliases can make a small file endless
+_ENTRIES = 20_000  # aliases can make a small file endless
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,10 +71,9 @@ def _with(proxy: ServiceProxy, more: tuple[Evidence, ...]) -> ServiceProxy:
 def config_maps(seen: Observed) -> list[tuple[str, str]]:
     """The ConfigMaps that are worth asking for, by what the DaemonSets mount and what runs; always kubeadm's kube-proxy."""
     wanted = [("kube-system", "kube-proxy")]
-    if not isinstance(seen.daemonsets, Withheld):
-        for daemonset in seen.daemonsets:
-            wanted += proxies.mounted(daemonset)
-            wanted += replacements.config_maps(daemonset)
+    for daemonset in seen.known_daemonsets:
+        wanted += proxies.mounted(daemonset)
+        wanted += replacements.config_maps(daemonset)
     return list(dict.fromkeys(wanted))
 
 

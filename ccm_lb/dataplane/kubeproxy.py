@@ -143,7 +143,7 @@ class _Values:
 
 def _mode(values: _Values) -> Iterator[Finding]:
     gates = values.get("featureGates") or {}
-    modes = [one for one in MODES if one != "ipvs" or gates.get("KubeProxyIPVS") is not False]
+    modes = [one for one in MODES if one != "ipvs" or gates.get("KubeProxyIPVS", True)]  # null is off, says kube-proxy
     if values.mode not in modes:
         allowed = f"{', '.join(modes)} or nothing for the default"
         yield values.error(("mode",), "not a mode", allowed, findings.nearest(values.mode.strip(), modes))

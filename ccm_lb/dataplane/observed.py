@@ -36,5 +36,10 @@ class Observed:
     nodes: Seen = ()
     felix: Object | Withheld | None = None  # Calico's FelixConfiguration `default`
 
+    @property
+    def known_daemonsets(self) -> Sequence[Object]:
+        """None where they could not be looked at."""
+        return () if isinstance(self.daemonsets, Withheld) else self.daemonsets
+
     def config_map(self, namespace: str, name: str) -> Object | Withheld | None:
         return self.config_maps.get((namespace, name))

@@ -38,7 +38,7 @@ def program(obj: Object) -> Program | None:
     """The container that is kube-proxy, by its command, else by its image."""
     found = list(workloads.programs(obj))
     by_command = [one for one in found if one.name == NAME]
-    by_image = [one for one in found if one.image_name.startswith(NAME) and one.name in ("", NAME)]
+    by_image = [one for one in found if one.image_name.startswith(NAME) and one.name in ("", NAME, f"{NAME}.exe")]
     return next(iter([*by_command, *by_image]), None)
 
 
@@ -52,9 +52,7 @@ def mounted(daemonset: Object) -> list[tuple[str, str]]:
 
 def from_daemonsets(seen: Observed) -> ServiceProxy | None:
     """None where no DaemonSet runs kube-proxy on any node."""
-    if isinstance(seen.daemonsets, Withheld):
-        return None
-    running = [one for one in seen.daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) != 0]
+    running = [one for one in seen.known_daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) != 0]
     # kube-system's own first; one in another namespace counts as well, since it programs the same nodes.
     running.sort(key=lambda one: (workloads.namespace(one) != KUBE_SYSTEM, workloads.name(one) != NAME))
     if not running:
@@ -69,10 +67,8 @@ def from_daemonsets(seen: Observed) -> ServiceProxy | None:
 
 def elsewhere(seen: Observed) -> tuple[Evidence, ...]:
     """DaemonSets of kube-proxy that run on no node of Linux: named, because a reader of the list would count them."""
-    if isinstance(seen.daemonsets, Withheld):
-        return ()
-    idle = [one for one in seen.daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) == 0]
-    windows = [one for one in seen.daemonsets if workloads.for_windows(one) and program(one) is not None]
+    idle = [one for one in seen.known_daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) == 0]
+    windows = [one for one in seen.known_daemonsets if workloads.for_windows(one) and program(one) is not None]
     return (
         *(Evidence(workloads.title("DaemonSet", one), "is for no node, so nothing of it runs") for one in idle),
         *(Evidence(workloads.title("DaemonSet", one), "for Windows, which is not looked at here") for one in windows),

@@ -53,7 +53,7 @@ def beside(seen: Observed) -> tuple[Evidence, ...]:
         for one in _agents(seen)
         if _FOUND_BY_NAME[workloads.name(one)](seen, one) is None
     ]
-    speakers = [] if isinstance(seen.daemonsets, Withheld) else [one for one in seen.daemonsets if announces(one)]
+    speakers = [one for one in seen.known_daemonsets if announces(one)]
     fact = "announces addresses from the nodes and delivers to the address itself, where ipMode VIP is right"
     return (*found, *(Evidence(workloads.title("DaemonSet", one), fact) for one in speakers))
 
@@ -66,9 +66,7 @@ def announces(daemonset: Object) -> bool:
 
 
 def _agents(seen: Observed) -> list[Object]:
-    if isinstance(seen.daemonsets, Withheld):
-        return []
-    return [one for one in seen.daemonsets if concerns(one) and workloads.scheduled(one) != 0]
+    return [one for one in seen.known_daemonsets if concerns(one) and workloads.scheduled(one) != 0]
 
 
 def _cilium(seen: Observed, daemonset: Object) -> ServiceProxy | None:
