@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import logging
 import os
+import random
 import resource
 import secrets
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
 from aiohttp import web
 
@@ -19,8 +23,11 @@ from fakecloud.api.operations import Services
 from fakecloud.api.server import application
 from fakecloud.cloud import Cloud, Surroundings
 from fakecloud.config import Settings
-from fakecloud.dataplane.listeners import Limits
+from fakecloud.dataplane.addresses import PresentAddresses
+from fakecloud.dataplane.flowlog import FlowLog
+from fakecloud.dataplane.forwarding import Limits
 from fakecloud.dataplane.plane import Plane
+from fakecloud.faults.registry import Chance, Faults
 from fakecloud.journal import Journal
 from fakecloud.store import MemoryStore, SqliteStore
 
@@ -28,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 # Seconds that running requests get at shutdown, and between attempts to open a port that could not be had.
 _GRACE = 1.0
-_REOPEN_EVERY = 5.0
+_REOPEN_EVERY = 5
 
 
 class StartError(Exception):
@@ -53,24 +60,32 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
         StoreError: the state file can't be used.
     """
     store = MemoryStore() if settings.state is None else SqliteStore(settings.state)
-    plane = Plane(settings.target_networks, Limits(connect_timeout=settings.connect_timeout))
-    cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id))
-    services = Services(cloud, Journal(settings.journal_size))
+    log_file = _open_flow_log(settings.flow_log)
+    flows = FlowLog(settings.flows_size, _now, log_file)
+    limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
+    plane = Plane(settings.target_networks, limits, PresentAddresses(), flows)
+    cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
+    faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
+    services = Services(cloud, Journal(settings.journal_size), faults, flows)
     runner = web.AppRunner(application(settings, services, _now), access_log=None, shutdown_timeout=_GRACE)
-    reopening: asyncio.Task[None] | None = None
+    upkeep: asyncio.Task[None] | None = None
     try:
         # Load balancers serve before the API answers: who can ask may also connect.
         await cloud.open()
         await runner.setup()
         url = await _listen(runner, settings)
-        reopening = asyncio.create_task(_reopen(cloud))
+        upkeep = asyncio.create_task(_keep_up(cloud, flows))
         yield Serving(url, cloud)
     finally:
-        if reopening is not None:
-            reopening.cancel()
+        if upkeep is not None:
+            upkeep.cancel()
+        faults.clear()
         await runner.cleanup()
+        await cloud.close()
         await plane.close()
         store.close()
+        if log_file is not None:
+            log_file.close()
 
 
 async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
@@ -110,10 +125,19 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-async def _reopen(cloud: Cloud) -> None:
-    while True:
-        await asyncio.sleep(_REOPEN_EVERY)
-        await cloud.reopen_failing()
+async def _keep_up(cloud: Cloud, flows: FlowLog) -> None:
+    for second in itertools.count(1):
+        await asyncio.sleep(1)
+        flows.flush()
+        if second % _REOPEN_EVERY == 0:
+            await cloud.reopen_failing()
+
+
+def _open_flow_log(path: Path | None) -> TextIO | None:
+    try:
+        return None if path is None else path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise StartError(f"--flow-log {path}: {error.strerror}; give a file in a writable directory") from error
 
 
 def _allow_many_sockets() -> None:

@@ -1,15 +1,19 @@
 """The server's configuration: one frozen value, made once by the command line."""
 
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fakecloud import pools
 from fakecloud.ipam import Network
+from fakecloud.models.faults import Scenario
 from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.policy import AddressMode
 
 DEFAULT_POOL = "127.84.0.0/16"
-_LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 class Settings(BaseModel):
@@ -24,27 +28,41 @@ class Settings(BaseModel):
     token: str
     # SQLite file; None keeps everything in memory and forgets it at the end.
     state: Path | None = None
+    # Loopback needs no right and reaches nobody else; the others are for clusters.
+    addresses: AddressMode = AddressMode.LOOPBACK
+    # Which interface gets the addresses, for `interface` alone.
+    interface: str = "lo"
+    # Proxy opens a connection of its own to a target; direct keeps the destination and routes packets there.
+    delivery: Literal["proxy", "direct"] = "proxy"
     # Inside 127/8 any user may bind any address, so that no root is needed.
     pools: tuple[Network, ...] = (ipaddress.ip_network(DEFAULT_POOL),)
     target_networks: AddressSet = AddressSet.of(DEFAULT_TARGET_NETWORKS)
+    # Seconds that a change takes after it was accepted; 0: it is done when the answer arrives.
+    action_seconds: Annotated[float, Field(ge=0, le=3600)] = 0.0
     # Calls held for GET /v1/journal; about 1 kB each.
     journal_size: int = 100_000
+    # Connections that ended, held for GET /v1/flows; about 0.5 kB each.
+    flows_size: int = 10_000
+    # Every connection that ended, one JSON line each; None writes none.
+    flow_log: Path | None = None
+    # Faults by name, out of the file of --scenarios.
+    scenarios: Mapping[str, Scenario] = {}
     # Bytes of a request body; 5,000 targets take about 300 kB.
     max_body: int = 2**20
+    # Load balancers in all; one more is refused with 409.
+    max_load_balancers: Annotated[int, Field(ge=1)] = 10_000
+    # Connections in all, each of which takes two sockets; one more is reset.
+    max_connections: Annotated[int, Field(ge=1)] = 100_000
     # Seconds for one attempt to connect to a target before the next one is tried.
     connect_timeout: float = 2.0
 
     @model_validator(mode="after")
     def _pools_make_sense(self) -> "Settings":
         for index, pool in enumerate(self.pools):
-            if (reason := pool_refusal(pool, self.pools[:index])) is not None:
+            if (reason := pools.refusal(pool, self.pools[:index], self.addresses)) is not None:
                 raise ValueError(f"pool {pool} {reason}")
+        if self.addresses is AddressMode.SHARED and [pool.num_addresses for pool in self.pools] != [1]:
+            raise ValueError("addresses shared takes one pool of one address, the host's or pod's own")
+        if self.delivery == "direct" and self.addresses is not AddressMode.INTERFACE:
+            raise ValueError("delivery direct needs --addresses interface: packets for 127/8 never leave a machine")
         return self
-
-
-def pool_refusal(network: Network, others: tuple[Network, ...]) -> str | None:
-    """Why addresses can't be given out of a network, or None when they can."""
-    if network.version != _LOOPBACK.version or not network.subnet_of(_LOOPBACK):  # type: ignore[arg-type]
-        return f"lies outside {_LOOPBACK}, where alone any user may bind every address; choose e.g. 127.90.0.0/24"
-    clash = next((other for other in others if network.overlaps(other)), None)
-    return None if clash is None else f"overlaps the pool {clash}"

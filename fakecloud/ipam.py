@@ -1,6 +1,7 @@
 """Addresses out of pools, as plain values: taking one returns a new pool."""
 
 import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from fakecloud.models.base import Family
@@ -15,6 +16,8 @@ class Pool:
     name: str
     network: Network
     taken: frozenset[int] = frozenset()
+    # Every load balancer gets the same address; they differ by their ports.
+    shared: bool = False
 
     @property
     def family(self) -> Family:
@@ -32,16 +35,19 @@ class Pool:
         return parsed.version == self.network.version and int(parsed) in self.usable
 
     def is_free(self, address: str) -> bool:
-        return int(ipaddress.ip_address(address)) not in self.taken
+        return self.shared or int(ipaddress.ip_address(address)) not in self.taken
 
     def lowest_free(self) -> str | None:
         """The lowest address that is not given out, or None when the pool is exhausted."""
-        free = next((number for number in self.usable if number not in self.taken), None)
+        free = next((number for number in self.usable if self.shared or number not in self.taken), None)
         # The network's own type turns the number back, so that a small IPv6 number never becomes IPv4.
         return None if free is None else str(type(self.network.network_address)(free))
 
     def with_taken(self, address: str) -> "Pool":
-        return replace(self, taken=self.taken | {int(ipaddress.ip_address(address))})
+        return self.with_all_taken([address])
+
+    def with_all_taken(self, addresses: Iterable[str]) -> "Pool":
+        return replace(self, taken=self.taken.union(int(ipaddress.ip_address(address)) for address in addresses))
 
     def without(self, address: str) -> "Pool":
         return replace(self, taken=self.taken - {int(ipaddress.ip_address(address))})

@@ -1,13 +1,17 @@
 """A bounded ring of API calls; reading it is not recorded in it."""
 
+import asyncio
+import fnmatch
 import itertools
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
 
-from fakecloud.models.journal import Call, CallList
-from fakecloud.models.queries import JournalQuery
+from fakecloud.models.journal import Call, CallList, Count, CountList, Verification
+from fakecloud.models.queries import CallFilter, JournalQuery
+from fakecloud.models.verification import Expectation
 
 _READING = frozenset({"GET", "HEAD"})
+_SHOWN = 100
 
 
 class Journal:
@@ -15,34 +19,83 @@ class Journal:
 
     def __init__(self, size: int) -> None:
         self._calls: deque[Call] = deque(maxlen=size)
-        self._numbers = itertools.count(1)
         self._last = 0
+        self._grown = asyncio.Event()
 
     def next_number(self) -> int:
-        self._last = next(self._numbers)
+        self._last += 1
         return self._last
 
     def add(self, call: Call) -> None:
         self._calls.append(call)
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def clear(self) -> None:
+        """Forget the calls; their numbers go on, so that `since` stays true."""
+        self._calls.clear()
 
     def select(self, query: JournalQuery) -> CallList:
         """The oldest calls that match, up to the limit; `last_seq` continues after them."""
-        matching: Sequence[Call] = list(
-            itertools.islice((call for call in self._calls if _matches(call, query)), query.limit + 1)
-        )
+        matching = list(itertools.islice(self._matching(query), query.limit + 1))
         shown = tuple(matching[: query.limit])
         return CallList(
             items=shown,
-            first_seq=self._calls[0].seq if self._calls else self._last + 1,
+            first_seq=self._first,
             last_seq=shown[-1].seq if len(matching) > query.limit else self._last,
         )
 
+    def counts(self, query: CallFilter) -> CountList:
+        """How often each kind of call was made, the most frequent first."""
+        counted = Counter((call.method, call.path, call.status, call.outcome) for call in self._matching(query))
+        items = tuple(
+            Count(method=method, path=path, status=status, outcome=outcome, count=count)
+            for (method, path, status, outcome), count in counted.most_common()
+        )
+        return CountList(items=items, total=counted.total())
 
-def _matches(call: Call, query: JournalQuery) -> bool:
+    def verify(self, expectation: Expectation) -> Verification:
+        matching = list(self._matching(expectation.filter))
+        return Verification(
+            satisfied=expectation.holds(len(matching)),
+            complete=expectation.filter.since + 1 >= self._first or len(self._calls) < (self._calls.maxlen or 0),
+            count=len(matching),
+            calls=tuple(matching[:_SHOWN]),
+        )
+
+    async def follow(self, query: CallFilter) -> AsyncIterator[Call | None]:
+        """The calls that match, then each new one as it comes; None after every look, so that the reader may breathe."""
+        seen = query.since
+        while True:
+            grown = self._grown
+            for call in list(self._matching(query.model_copy(update={"since": seen}))):
+                yield call
+            seen = max(seen, self._last)
+            yield None
+            await grown.wait()
+
+    @property
+    def _first(self) -> int:
+        return self._calls[0].seq if self._calls else self._last + 1
+
+    def _matching(self, query: CallFilter) -> Iterator[Call]:
+        return (call for call in self._calls if _matches(call, query))
+
+
+def _matches(call: Call, query: CallFilter) -> bool:
     return (
         call.seq > query.since
+        # Both are UTC in the same form, up to the fraction: text sorts like time.
+        and (query.since_time is None or call.at.rstrip("Z") >= query.since_time.rstrip("Z"))
         and query.method in (None, call.method)
+        and (query.path is None or fnmatch.fnmatchcase(call.path, query.path))
         and query.mutating in (None, call.method not in _READING)
         and query.applied in (None, call.applied)
+        and query.outcome in (None, call.outcome)
+        and query.status in (None, call.status)
         and query.owner in (None, call.owner)
+        and query.cluster in (None, call.cluster)
+        and query.resource in (None, call.resource)
+        and (query.user_agent is None or fnmatch.fnmatchcase(call.user_agent or "", query.user_agent))
+        and (query.fault is None or query.fault in call.faults)
     )

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from fakecloud.models.loadbalancers import HealthCheck, Listener, LoadBalancer, Target
+from fakecloud.models.listeners import Algorithm, HealthCheck, Listener, Target
+from fakecloud.models.loadbalancers import LoadBalancer
 from fakecloud.networks import AddressSet
 from fakecloud.state.records import Kind, Record, State
 
@@ -14,11 +15,15 @@ class Destination:
     label: str
     address: str | None
     reason: str = ""
+    # In place of the listener's targetPort.
+    port: int | None = None
+    # 0 gets no new connections.
+    weight: int = 1
 
 
 @dataclass(frozen=True)
 class Route:
-    """One load balancer: where it listens, who may connect, and where traffic goes."""
+    """One load balancer: where it listens, who may connect, and where traffic goes. Durations in seconds."""
 
     load_balancer_id: str
     addresses: tuple[str, ...]
@@ -27,6 +32,14 @@ class Route:
     health_check: HealthCheck
     # None is everyone.
     sources: AddressSet | None
+    algorithm: Algorithm = "round-robin"
+    affinity_seconds: float | None = None
+    fail_open: bool = True
+    drain_seconds: float | None = None
+    connection_limit: int | None = None
+
+    def health_check_of(self, listener: Listener) -> HealthCheck:
+        return listener.health_check or self.health_check
 
 
 def route_of(state: State, load_balancer: LoadBalancer) -> Route:
@@ -38,6 +51,11 @@ def route_of(state: State, load_balancer: LoadBalancer) -> Route:
         destinations=tuple(_destination(state, target) for target in spec.targets),
         health_check=spec.health_check or HealthCheck(),
         sources=AddressSet.of(spec.source_ranges) if spec.source_ranges else None,
+        algorithm=spec.algorithm,
+        affinity_seconds=spec.session_affinity.timeout_seconds if spec.session_affinity is not None else None,
+        fail_open=spec.when_all_unhealthy == "open",
+        drain_seconds=spec.drain_timeout_seconds,
+        connection_limit=spec.connection_limit,
     )
 
 
@@ -51,10 +69,12 @@ def affected(state: State, records: tuple[Record, ...]) -> tuple[LoadBalancer, .
 
 
 def _destination(state: State, target: Target) -> Destination:
+    weight = 0 if target.drain else 1 if target.weight is None else target.weight
     if target.address is not None:
-        return Destination(target.label, target.address)
+        return Destination(target.label, target.address, port=target.port, weight=weight)
     server = state.servers.get(target.label)
     if server is None:
         return Destination(target.label, None, f"server {target.label} does not exist any more")
     # The proxy opens a connection of its own, so the families on its two sides need not agree; IPv4 first.
-    return Destination(target.label, min(server.addresses, key=lambda address: ":" in address))
+    address = min(server.addresses, key=lambda address: ":" in address)
+    return Destination(target.label, address, port=target.port, weight=weight)

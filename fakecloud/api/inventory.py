@@ -3,6 +3,7 @@
 from typing import Any
 
 from fakecloud import errors
+from fakecloud.api.intents import action_header, intent_of
 from fakecloud.api.operations import Answer, Exchange, NoBody, Operation, Reply
 from fakecloud.models.inventory import AddressPool, AddressPoolList, AddressPoolView, Server, ServerList
 from fakecloud.models.journal import Outcome
@@ -12,18 +13,18 @@ from fakecloud.state import inventory
 
 
 async def list_servers(call: Exchange[NoBody, NoQuery]) -> Reply:
-    return Reply(200, ServerList(items=tuple(call.services.cloud.state.servers.values())))
+    return Reply(200, ServerList(items=tuple(call.state.servers.values())))
 
 
 async def add_server(call: Exchange[Server, NoQuery]) -> Reply:
     call.note.resource = call.body.id
-    change = await call.services.cloud.add_server(call.body)
+    change = await call.services.cloud.add_server(call.body, intent_of(call))
     call.note.outcome = change.outcome
-    return Reply(201 if change.outcome is Outcome.APPLIED else 200, change.result)
+    return Reply(201 if change.outcome is Outcome.APPLIED else 200, change.result, action_header(change))
 
 
 async def get_server(call: Exchange[NoBody, NoQuery]) -> Reply:
-    return Reply(200, inventory.find_server(call.services.cloud.state, call.path["id"]))
+    return Reply(200, inventory.find_server(call.state, call.path["id"]))
 
 
 async def put_server(call: Exchange[Server, NoQuery]) -> Reply:
@@ -31,35 +32,36 @@ async def put_server(call: Exchange[Server, NoQuery]) -> Reply:
     if call.body.id != call.path["id"]:
         message = f"must be the id in the path, {call.path['id']}"
         raise errors.invalid([FieldError(field="id", message=message, value=call.body.id)])
-    change = await call.services.cloud.put_server(call.body)
+    change = await call.services.cloud.put_server(call.body, intent_of(call))
     call.note.outcome = change.outcome
-    return Reply(200, change.result)
+    return Reply(200, change.result, action_header(change))
 
 
 async def delete_server(call: Exchange[NoBody, NoQuery]) -> Reply:
     call.note.resource = call.path["id"]
-    change = await call.services.cloud.delete_server(call.path["id"])
+    change = await call.services.cloud.delete_server(call.path["id"], intent_of(call))
     call.note.outcome = change.outcome
-    return Reply(204)
+    return Reply(204, headers=action_header(change))
 
 
 async def list_pools(call: Exchange[NoBody, NoQuery]) -> Reply:
-    pools = call.services.cloud.state.pools.values()
+    pools = call.state.pools.values()
     return Reply(200, AddressPoolList(items=tuple(inventory.pool_view(pool) for pool in pools)))
 
 
 async def add_pool(call: Exchange[AddressPool, NoQuery]) -> Reply:
     call.note.resource = call.body.name
-    change = await call.services.cloud.add_pool(call.body)
+    change = await call.services.cloud.add_pool(call.body, intent_of(call))
     call.note.outcome = change.outcome
-    return Reply(201 if change.outcome is Outcome.APPLIED else 200, inventory.pool_view(change.result))
+    status = 201 if change.outcome is Outcome.APPLIED else 200
+    return Reply(status, inventory.pool_view(change.result), action_header(change))
 
 
 async def delete_pool(call: Exchange[NoBody, NoQuery]) -> Reply:
     call.note.resource = call.path["name"]
-    change = await call.services.cloud.delete_pool(call.path["name"])
+    change = await call.services.cloud.delete_pool(call.path["name"], intent_of(call))
     call.note.outcome = change.outcome
-    return Reply(204)
+    return Reply(204, headers=action_header(change))
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (

@@ -2,17 +2,13 @@
 
 from typing import Any
 
+from fakecloud.api.intents import CHANGES, action_header, intent_of
 from fakecloud.api.operations import Answer, Exchange, NoBody, Operation, Reply
 from fakecloud.models.journal import Outcome
-from fakecloud.models.loadbalancers import (
-    LoadBalancer,
-    LoadBalancerList,
-    LoadBalancerPatch,
-    LoadBalancerSpec,
-    LoadBalancerView,
-)
+from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec
 from fakecloud.models.queries import LoadBalancerQuery, NoQuery
-from fakecloud.state import fencing, loadbalancers
+from fakecloud.models.views import LoadBalancerList, LoadBalancerView
+from fakecloud.state import loadbalancers
 from fakecloud.state.records import Change
 
 _FENCING = {"Fencing-Token": "<lease uid>:<transitions>; lower than seen before for this cluster and Lease answers 412"}
@@ -20,10 +16,8 @@ _IF_MATCH = {"If-Match": "An ETag; 412 when the load balancer is at another one"
 
 
 async def list_load_balancers(call: Exchange[NoBody, LoadBalancerQuery]) -> Reply:
-    cloud, query = call.services.cloud, call.query
-    shown, more = loadbalancers.page(
-        cloud.state, owner=query.owner, cluster=query.cluster, after=int(query.cursor or 0), limit=query.limit
-    )
+    cloud = call.services.cloud
+    shown, more = loadbalancers.page(call.state, call.query)
     return Reply(
         200,
         LoadBalancerList(
@@ -35,36 +29,29 @@ async def list_load_balancers(call: Exchange[NoBody, LoadBalancerQuery]) -> Repl
 
 async def create_load_balancer(call: Exchange[LoadBalancerSpec, NoQuery]) -> Reply:
     call.note.owner = call.body.owner
-    change = await call.services.cloud.create_load_balancer(call.body, _token(call))
-    if change.outcome is Outcome.EXISTING:
-        return _shown(call, change)
-    return _shown(call, change, status=201)
+    change = await call.services.cloud.create_load_balancer(call.body, intent_of(call, "create"))
+    return _shown(call, change, status=200 if change.outcome is Outcome.EXISTING else 201)
 
 
 async def get_load_balancer(call: Exchange[NoBody, NoQuery]) -> Reply:
-    found = loadbalancers.find(call.services.cloud.state, call.path["id"])
+    found = loadbalancers.find(call.state, call.path["id"])
     call.note.owner, call.note.resource = found.spec.owner, found.id
     return Reply(200, call.services.cloud.view(found), {"ETag": found.etag})
 
 
 async def patch_load_balancer(call: Exchange[LoadBalancerPatch, NoQuery]) -> Reply:
     _note_owner(call)
-    change = await call.services.cloud.patch_load_balancer(
-        call.path["id"], call.body, call.headers.get("If-Match"), _token(call)
-    )
+    intent = intent_of(call, f"patch {call.path['id']}")
+    change = await call.services.cloud.patch_load_balancer(call.path["id"], call.body, intent)
     return _shown(call, change)
 
 
 async def delete_load_balancer(call: Exchange[NoBody, NoQuery]) -> Reply:
     _note_owner(call)
-    change = await call.services.cloud.delete_load_balancer(call.path["id"], call.headers.get("If-Match"), _token(call))
+    intent = intent_of(call, f"delete {call.path['id']}")
+    change = await call.services.cloud.delete_load_balancer(call.path["id"], intent)
     call.note.outcome = change.outcome
-    return Reply(204)
-
-
-def _token(call: Exchange[Any, Any]) -> fencing.FencingToken | None:
-    header = call.headers.get("Fencing-Token")
-    return None if header is None else fencing.parse(header)
+    return Reply(204, headers=action_header(change))
 
 
 def _note_owner(call: Exchange[Any, Any]) -> None:
@@ -77,7 +64,11 @@ def _note_owner(call: Exchange[Any, Any]) -> None:
 def _shown(call: Exchange[Any, Any], change: Change[LoadBalancer], *, status: int = 200) -> Reply:
     call.note.outcome, call.note.resource = change.outcome, change.result.id
     location = {"Location": f"/v1/load-balancers/{change.result.id}"} if status == 201 else {}
-    return Reply(status, call.services.cloud.view(change.result), {"ETag": change.result.etag, **location})
+    return Reply(
+        status,
+        call.services.cloud.view(change.result),
+        {"ETag": change.result.etag, **location, **action_header(change)},
+    )
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
@@ -102,10 +93,10 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         {
             201: Answer("Created, and its address accepts connections", LoadBalancerView),
             200: Answer("The owner has this one already", LoadBalancerView),
-            409: Answer("The address pool is exhausted, or a requested address is taken"),
+            409: Answer("The address pool is exhausted, a requested address is taken, or there are too many"),
             412: Answer("The fencing token is stale"),
         },
-        _FENCING,
+        _FENCING | CHANGES,
     ),
     Operation(
         "GET",
@@ -130,7 +121,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
             404: Answer("There is none"),
             412: Answer("Another version than If-Match, or a stale fencing token"),
         },
-        _FENCING | _IF_MATCH,
+        _FENCING | _IF_MATCH | CHANGES,
     ),
     Operation(
         "DELETE",
@@ -143,8 +134,9 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         {
             204: Answer("It is gone"),
             404: Answer("There is none"),
+            409: Answer("It has deleteProtection"),
             412: Answer("Another version than If-Match, or a stale fencing token"),
         },
-        _FENCING | _IF_MATCH,
+        _FENCING | _IF_MATCH | CHANGES,
     ),
 )

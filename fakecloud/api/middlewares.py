@@ -1,5 +1,6 @@
 """Around every request: the journal outside, then errors as problems, then the token."""
 
+import asyncio
 import hmac
 import logging
 import time
@@ -11,25 +12,19 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from fakecloud import errors
+from fakecloud.api.faulty import is_control
 from fakecloud.api.operations import NOTE, Note
+from fakecloud.api.responses import Unanswered, problem_response
+from fakecloud.dataplane.sockets import reset
 from fakecloud.errors import ProblemError
 from fakecloud.journal import Journal
 from fakecloud.models.journal import Call, Outcome
-from fakecloud.models.problems import Problem
 
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _MAX_HEADER = 255
-UNRECORDED = "/v1/journal"
-
-
-def problem_response(problem: Problem) -> web.Response:
-    return web.Response(
-        status=problem.status,
-        text=problem.model_dump_json(by_alias=True),
-        content_type="application/problem+json",
-    )
+_GONE_CHECK = 0.02
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,10 @@ class Recorder:
             started = time.monotonic()
             response = await handler(request)
             response.headers["X-Request-Id"] = request_id
-            if request.path.startswith("/v1/") and request.path != UNRECORDED:
+            if request.path.startswith("/v1/") and not is_control(request.path):
                 self._add(request, response, note, request_id, time.monotonic() - started)
+            if isinstance(response, Unanswered):
+                await _let_go(request, response)
             return response
 
         return record
@@ -56,7 +53,10 @@ class Recorder:
     def _add(
         self, request: web.Request, response: web.StreamResponse, note: Note, request_id: str, seconds: float
     ) -> None:
-        outcome = note.outcome if response.status < 400 else Outcome.REFUSED
+        status = 0 if isinstance(response, Unanswered) else response.status
+        # A lost reply tells nothing of what was done: the handler's own note does, where it got so far.
+        failed = status >= 400 or (status == 0 and note.outcome is Outcome.READ)
+        outcome = Outcome.REFUSED if failed and not (note.faults and note.outcome is not Outcome.READ) else note.outcome
         call = Call(
             seq=self.journal.next_number(),
             at=self.now(),
@@ -67,12 +67,13 @@ class Recorder:
             cluster=note.owner.cluster if note.owner is not None else None,
             resource=note.resource,
             request_id=request_id,
-            status=response.status,
+            status=status,
             applied=outcome is Outcome.APPLIED,
             outcome=outcome,
             user_agent=request.headers.get("User-Agent"),
             fencing=request.headers.get("Fencing-Token"),
             seconds=round(seconds, 6),
+            faults=note.faults,
         )
         self.journal.add(call)
         logger.log(
@@ -87,6 +88,15 @@ class Recorder:
                 "seconds": call.seconds,
             },
         )
+
+
+async def _let_go(request: web.Request, unanswered: Unanswered) -> None:
+    """Keep the connection open as long as was ordered and the client waits, then reset it."""
+    transport = request.transport
+    while transport is not None and not transport.is_closing() and unanswered.holds():  # noqa: ASYNC110 - neither side tells
+        await asyncio.sleep(_GONE_CHECK)
+    if transport is not None:
+        reset(transport)
 
 
 @web.middleware
@@ -124,7 +134,7 @@ def bearer_token(token: str) -> Middleware:
 
     @web.middleware
     async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path == "/v1" or request.path.startswith("/v1/"):
+        if request.path == "/metrics" or request.path == "/v1" or request.path.startswith("/v1/"):
             scheme, _, given = request.headers.get("Authorization", "").partition(" ")
             # Compared in constant time; what a header can't encode is not the token either.
             if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(errors="replace"), expected):

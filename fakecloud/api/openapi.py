@@ -75,7 +75,11 @@ def _operation(operation: Operation[Any, Any]) -> Json:
             **{
                 str(status): {
                     "description": answer.description,
-                    **({"content": _content(answer.model)} if answer.model is not None else _problem(status)),
+                    **(
+                        {"content": _content(answer.model, answer.media_type)}
+                        if answer.model is not None
+                        else _problem(status)
+                    ),
                 }
                 for status, answer in operation.answers.items()
             },
@@ -83,7 +87,7 @@ def _operation(operation: Operation[Any, Any]) -> Json:
         },
     }
     if operation.body is not NoBody:
-        described["requestBody"] = {"required": True, "content": _content(operation.body)}
+        described["requestBody"] = {"required": not operation.body_optional, "content": _content(operation.body)}
     return described
 
 

@@ -1,8 +1,8 @@
 """From an HTTP request to validated models, with errors that name the field, the value and what is allowed."""
 
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from multidict import MultiMapping
 from pydantic import ValidationError
 
 from fakecloud import errors
@@ -24,10 +24,17 @@ def parse_body(model: type[M], body: bytes) -> M:
         raise errors.invalid(_field_errors(error, "body")) from error
 
 
-def parse_query(model: type[M], query: Mapping[str, str]) -> M:
-    """Raises ProblemError (422)."""
+def parse_query(model: type[M], query: MultiMapping[str]) -> M:
+    """Raises ProblemError (422), for a parameter too that is given twice and may occur once."""
+    repeatable = {field.alias or name for name, field in model.model_fields.items() if isinstance(field.default, tuple)}
+    given: dict[str, str | list[str]] = {}
+    for name in query:
+        values = query.getall(name)
+        if len(values) > 1 and name not in repeatable:
+            raise errors.invalid([FieldError(field=name, message="is given twice", value=values[-1])])
+        given[name] = values if name in repeatable else values[0]
     try:
-        return model.model_validate(query, by_alias=True, by_name=False)
+        return model.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         raise errors.invalid(_field_errors(error, "query")) from error
 

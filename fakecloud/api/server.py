@@ -1,24 +1,39 @@
 """The aiohttp application: routes made from the operations."""
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from aiohttp import web
 
-from fakecloud.api import calls, inventory, loadbalancers, openapi
+from fakecloud.api import actions, addresses, calls, faults, inventory, loadbalancers, metrics, openapi
+from fakecloud.api.faulty import Striker
 from fakecloud.api.middlewares import Recorder, bearer_token, problems
 from fakecloud.api.operations import NOTE, SERVICES, Exchange, NoBody, Operation, Services
 from fakecloud.api.requests import parse_body, parse_query
 from fakecloud.config import Settings
+from fakecloud.models.base import Model
 
-OPERATIONS: tuple[Operation[Any, Any], ...] = (*loadbalancers.OPERATIONS, *inventory.OPERATIONS, *calls.OPERATIONS)
+OPERATIONS: tuple[Operation[Any, Any], ...] = (
+    *loadbalancers.OPERATIONS,
+    *inventory.OPERATIONS,
+    *addresses.OPERATIONS,
+    *actions.OPERATIONS,
+    *faults.OPERATIONS,
+    *calls.OPERATIONS,
+)
 
 
 def application(settings: Settings, services: Services, now: Callable[[], str]) -> web.Application:
     """Everything that HTTP clients see."""
     app = web.Application(
-        middlewares=[Recorder(services.journal, now).middleware(), problems, bearer_token(settings.token)],
+        middlewares=[
+            Recorder(services.journal, now).middleware(),
+            Striker(services.faults, _owners(services)).middleware(),
+            problems,
+            bearer_token(settings.token),
+        ],
         client_max_size=settings.max_body,
     )
     app[SERVICES] = services
@@ -34,20 +49,31 @@ def application(settings: Settings, services: Services, now: Callable[[], str]) 
 
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/openapi.json", openapi_json)
+    app.router.add_get("/metrics", metrics.handler(services))
     return app
 
 
+def _owners(services: Services) -> Callable[[str], tuple[str, str] | None]:
+    def owner_of(load_balancer_id: str) -> tuple[str, str] | None:
+        found = services.cloud.state.load_balancers.get(load_balancer_id)
+        return None if found is None else (found.spec.owner.uid, found.spec.owner.cluster)
+
+    return owner_of
+
+
 def _handler(operation: Operation[Any, Any]) -> Callable[[web.Request], Any]:
-    async def handle(request: web.Request) -> web.Response:
+    async def handle(request: web.Request) -> web.StreamResponse:
         exchange = Exchange(
             services=request.app[SERVICES],
-            body=NoBody() if operation.body is NoBody else parse_body(operation.body, await request.read()),
+            body=await _body(operation, request),
             query=parse_query(operation.query, request.query),
             path=request.match_info,
             headers=request.headers,
             note=request[NOTE],
         )
         reply = await operation.handler(exchange)
+        if reply.stream is not None:
+            return await _streamed(request, reply.stream)
         if reply.body is None:
             return web.Response(status=reply.status, headers=reply.headers)
         return web.Response(
@@ -58,3 +84,21 @@ def _handler(operation: Operation[Any, Any]) -> Callable[[web.Request], Any]:
         )
 
     return handle
+
+
+async def _body(operation: Operation[Any, Any], request: web.Request) -> Model:
+    if operation.body is NoBody:
+        return NoBody()
+    content = await request.read()
+    model: type[Model] = operation.body
+    return parse_body(model, b"{}" if operation.body_optional and not content else content)
+
+
+async def _streamed(request: web.Request, stream: AsyncIterator[bytes]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    await response.prepare(request)
+    # The client that leaves ends it.
+    with contextlib.suppress(ConnectionError):
+        async for chunk in stream:
+            await response.write(chunk)
+    return response

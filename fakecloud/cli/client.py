@@ -28,6 +28,25 @@ class Client:
 
     def call(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Json | None = None) -> Json:
         """The answer's JSON, empty when there is none."""
+        with self._open(method, path, query, body) as response:
+            content = response.read()
+        return json.loads(content) if content else {}
+
+    def events(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
+        """The data of server-sent events, as they come."""
+        with self._open("GET", path, query, None, timeout=None) as response:
+            for line in response:
+                if line.startswith(b"data: "):
+                    yield json.loads(line.removeprefix(b"data: "))
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Json | None,
+        timeout: float | None = _TIMEOUT,
+    ) -> Any:
         known = {name: value for name, value in (query or {}).items() if value is not None}
         suffix = f"?{urllib.parse.urlencode(known)}" if known else ""
         request = urllib.request.Request(  # noqa: S310 - http(s) only, checked above
@@ -39,17 +58,15 @@ class Client:
         try:
             # A proxy of the environment must not see calls to loopback.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(request, timeout=_TIMEOUT) as response:
-                content = response.read()
+            return opener.open(request, timeout=timeout)
         except urllib.error.HTTPError as error:
             with error:
                 self._fail(error)
-        except (urllib.error.URLError, TimeoutError) as error:
+        except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise click.ClickException(
                 f"{self._url} does not answer: {reason}; is `fakecloud serve` running?"
             ) from error
-        return json.loads(content) if content else {}
 
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
         """The items of all pages."""

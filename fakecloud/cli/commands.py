@@ -3,11 +3,13 @@
 import click
 
 from fakecloud import __version__
+from fakecloud.cli.faults import fault
 from fakecloud.cli.journal import journal
 from fakecloud.cli.loadbalancers import lb
 from fakecloud.cli.output import examples
 from fakecloud.cli.serve import serve
 from fakecloud.cli.servers import server
+from fakecloud.cli.verify import verify
 
 
 @click.group(
@@ -17,7 +19,8 @@ from fakecloud.cli.servers import server
         "export FAKECLOUD_TOKEN=secret",
         "fakecloud server add node-1 127.0.0.11",
         "fakecloud lb list",
-        "fakecloud journal list --mutating",
+        "fakecloud fault add status status=503 --method POST --times 2",
+        "fakecloud verify --no-mutations --since 5m",
     ),
 )
 @click.version_option(__version__, prog_name="fakecloud")
@@ -29,3 +32,5 @@ fakecloud.add_command(serve)
 fakecloud.add_command(lb)
 fakecloud.add_command(server)
 fakecloud.add_command(journal)
+fakecloud.add_command(fault)
+fakecloud.add_command(verify)

@@ -1,5 +1,7 @@
 """`fakecloud journal`."""
 
+import json
+
 import click
 
 from fakecloud.cli.client import Client, connected
@@ -9,6 +11,43 @@ from fakecloud.cli.output import examples, output_option, show_json, show_table
 @click.group()
 def journal() -> None:
     """Read what the API was asked, by whom, and what came of it."""
+
+
+@journal.command(epilog=examples("fakecloud journal tail --mutating", "fakecloud journal tail -o json"))
+@click.option("--since", type=click.IntRange(min=0), help="Begin after this number; without it, with new calls.")
+@click.option("--mutating", is_flag=True, help="Only calls that can change something.")
+@output_option
+@connected
+def tail(client: Client, since: int | None, *, mutating: bool, output: str) -> None:
+    """Show calls as they come, until Ctrl-C."""
+    if since is None:
+        since = client.call("GET", "/v1/journal", query={"limit": 1, "since": 2**53})["lastSeq"]
+    for call in client.events("/v1/journal/tail", {"since": since, "mutating": "true" if mutating else None}):
+        if output == "json":
+            click.echo(json.dumps(call))
+        else:
+            click.echo(
+                f"{call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}"
+            )
+
+
+@journal.command(epilog=examples("fakecloud journal counts", "fakecloud journal counts --since 120"))
+@click.option("--since", type=click.IntRange(min=0), help="Only calls with a higher number.")
+@output_option
+@connected
+def counts(client: Client, since: int | None, output: str) -> None:
+    """Count the calls of each kind."""
+    answer = client.call("GET", "/v1/journal/counts", query={"since": since})
+    if output == "json":
+        show_json(answer)
+        return
+    show_table(
+        ["COUNT", "METHOD", "PATH", "STATUS", "OUTCOME"],
+        [
+            (str(one["count"]), one["method"], one["path"], str(one["status"]), one["outcome"])
+            for one in answer["items"]
+        ],
+    )
 
 
 @journal.command(

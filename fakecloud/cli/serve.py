@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fakecloud.config import Settings
 
 
+# Options that are settings of the same name.
+_PLAIN = ("action_seconds", "max_load_balancers", "max_connections", "max_body", "flow_log")
+
+
 class CidrType(click.ParamType[str]):
     """A network in CIDR notation."""
 
@@ -47,6 +51,20 @@ class CidrType(click.ParamType[str]):
     "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),
     help="Network that may be forwarded to; anything else is refused. Repeatable. "
     "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10.",
+)  # fmt: skip
+@click.option(
+    "--scenarios", type=click.Path(path_type=Path, dir_okay=False), help="Named faults in YAML, for `fakecloud fault`.",
+)  # fmt: skip
+@click.option(
+    "--action-seconds", type=click.FloatRange(0, 3600), default=0.0,
+    help="How long a change takes after it was accepted; 0: it is done when the answer arrives.",
+)  # fmt: skip
+@click.option("--max-load-balancers", type=click.IntRange(min=1), default=10_000, help="One more is refused: 409.")
+@click.option("--max-connections", type=click.IntRange(min=1), default=100_000, help="One more is reset.")
+@click.option("--max-body", type=click.IntRange(min=1024), default=2**20, help="Bytes of a request's body; more: 413.")
+@click.option(
+    "--flow-log", type=click.Path(path_type=Path, dir_okay=False),
+    help="Append every connection that has ended to this file, one JSON line each.",
 )  # fmt: skip
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Form of the log on stderr.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
@@ -102,6 +120,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
     from pydantic import ValidationError
 
     from fakecloud.config import Settings
+    from fakecloud.faults import scenarios
     from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
 
     given = _token(options["token"], options["token_file"])
@@ -113,9 +132,13 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
             state=options["state"],
             pools=tuple(ipaddress.ip_network(pool) for pool in options["pools"]),
             target_networks=AddressSet.of(options["target_networks"] or DEFAULT_TARGET_NETWORKS),
+            scenarios={} if options["scenarios"] is None else scenarios.read(options["scenarios"]),
+            **{name: options[name] for name in _PLAIN},
         )
     except ValidationError as error:
         raise ConfigurationError("--" + error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    except scenarios.ScenarioError as error:
+        raise ConfigurationError(str(error)) from error
     return settings, given is None
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from fakecloud.dataplane.shaping import Nowhere
 from fakecloud.dataplane.sockets import reset
 
 
@@ -18,9 +19,10 @@ class Half(asyncio.Protocol):
 
     __slots__ = ("_on_lost", "_on_made", "finished", "peer", "received", "transport")
 
+    # What the other side writes to, and what a fault may stand in for.
     transport: asyncio.Transport
 
-    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[], None]) -> None:
+    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]) -> None:
         self._on_made = on_made
         self._on_lost = on_lost
         self.peer: Half | None = None
@@ -64,7 +66,7 @@ class Half(asyncio.Protocol):
                 self.peer.transport.close()
             else:
                 reset(self.peer.transport)
-        self._on_lost()
+        self._on_lost(exc)
 
 
 class ClientHalf(Half):
@@ -72,7 +74,7 @@ class ClientHalf(Half):
 
     __slots__ = ("_early",)
 
-    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[], None]) -> None:
+    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]) -> None:
         super().__init__(on_made, on_lost)
         self._early = b""
 
@@ -87,12 +89,23 @@ class ClientHalf(Half):
     def join(self, target: Half) -> None:
         """From here on the two sides talk to each other."""
         self.peer = target
-        target.transport.write(self._early)
-        self._early = b""
+        if self._early:
+            target.transport.write(self._early)
+            self._early = b""
         if self.finished:
             target.transport.write_eof()
         if not self.transport.is_closing():
             self.transport.resume_reading()
+
+
+class Nobody(Half):
+    """Stands where a peer would: what a client says to it is lost, and it never says anything."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None, lambda _: None)
+        self.transport = cast(asyncio.Transport, Nowhere())
 
 
 class TargetHalf(Half):
@@ -100,7 +113,9 @@ class TargetHalf(Half):
 
     __slots__ = ("_client",)
 
-    def __init__(self, client: ClientHalf, on_made: Callable[[], None], on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, client: ClientHalf, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]
+    ) -> None:
         super().__init__(on_made, on_lost)
         self._client = client
 

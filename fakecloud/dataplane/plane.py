@@ -2,18 +2,30 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fakecloud.dataplane.listeners import Candidates, Counters, Forwarding, Limits, PortListener
-from fakecloud.dataplane.sockets import BindError, listen
+from fakecloud.dataplane.addresses import AddressError, Addresses
+from fakecloud.dataplane.balancer import Choices, Endpoint
+from fakecloud.dataplane.balancing import Candidate
+from fakecloud.dataplane.datagrams import DatagramListener
+from fakecloud.dataplane.flowlog import FlowLog
+from fakecloud.dataplane.forwarding import Forwarding, House, Limits, Place
+from fakecloud.dataplane.listeners import PortListener
+from fakecloud.dataplane.sockets import BindError, bind_datagrams, listen
+from fakecloud.dataplane.statuses import listener_status, target_statuses
+from fakecloud.dataplane.troubles import next_expiry, targets_down, trouble_of
+from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.probes import Probe
-from fakecloud.models.loadbalancers import Listener, ListenerStatus, LoadBalancerStatus, TargetHealth
+from fakecloud.models.listeners import Listener, Protocol
+from fakecloud.models.views import LoadBalancerStatus
 from fakecloud.networks import AddressSet
 from fakecloud.routes import Destination, Route
 
-Endpoint = tuple[str, int]
+# A protocol, an address and a port.
+Spot = tuple[Protocol, str, int]
 
 
 class ListenError(Exception):
@@ -25,12 +37,12 @@ class ListenError(Exception):
 
 
 @dataclass
-class _Running:
+class Running:
     """A load balancer as it runs now."""
 
     route: Route
-    listeners: dict[Endpoint, PortListener] = field(default_factory=dict)
-    errors: Mapping[Endpoint, str] = field(default_factory=dict)
+    listeners: dict[Spot, PortListener | DatagramListener] = field(default_factory=dict)
+    errors: Mapping[Spot, str] = field(default_factory=dict)
     probes: frozenset[Probe] = frozenset()
 
 
@@ -39,25 +51,33 @@ class Staged:
     """The sockets that a route needs beyond those that are open, bound and not yet served."""
 
     route: Route
-    sockets: Mapping[Endpoint, socket.socket]
-    errors: Mapping[Endpoint, str]
+    sockets: Mapping[Spot, socket.socket]
+    errors: Mapping[Spot, str]
+    # Undoes the claim on addresses that only this route needed.
+    release: Callable[[], None]
 
     def discard(self) -> None:
         for listening in self.sockets.values():
             listening.close()
+        self.release()
 
 
 class Plane:
     """What is staged can be discarded; what is activated serves traffic until it is removed."""
 
-    def __init__(self, target_networks: AddressSet, limits: Limits) -> None:
+    def __init__(self, target_networks: AddressSet, limits: Limits, addresses: Addresses, log: FlowLog) -> None:
         self._target_networks = target_networks
-        self._limits = limits
-        self._running: dict[str, _Running] = {}
+        self._addresses = addresses
+        self._house = House(limits, self.refusal, log)
+        self._running: dict[str, Running] = {}
         self._monitor = Monitor(self.refusal)
         self._own: set[Endpoint] = set()
         # Asked for every connection and probe; there are as many as there are target addresses.
         self._allowed: dict[str, bool] = {}
+        self._faults: Sequence[Armed] = ()
+        self._strike: Strike = lambda _: ()
+        self._down: frozenset[str] = frozenset()
+        self._expiry: asyncio.TimerHandle | None = None
 
     def refusal(self, address: str, port: int) -> str | None:
         """Why no connection may be made there, or None."""
@@ -68,6 +88,8 @@ class Plane:
             return f"{address} is outside the target networks"
         if (address, port) in self._own:
             return f"{address}:{port} is a load balancer's own listener, traffic would go round in circles"
+        if address in self._down:
+            return "down by the order of a fault"
         return None
 
     def stage(self, route: Route, *, tolerate: bool = False) -> Staged:
@@ -76,64 +98,93 @@ class Plane:
 
         With `tolerate`, and for ports that failed before, the failure is kept for the status instead. Raises ListenError.
         """
-        running = self._running.get(route.load_balancer_id, _Running(route))
-        sockets: dict[Endpoint, socket.socket] = {}
-        errors: dict[Endpoint, str] = {}
+        running = self._running.get(route.load_balancer_id, Running(route))
+        sockets: dict[Spot, socket.socket] = {}
+        errors: dict[Spot, str] = {}
+        claimed = [address for address in route.addresses if self._addresses.missing(address)]
+        staged = Staged(route, sockets, errors, lambda: self._addresses.release(claimed))
         for address in route.addresses:
             for index, listener in enumerate(route.listeners):
-                endpoint = (address, listener.port)
-                if endpoint in running.listeners:
+                spot = (listener.protocol, address, listener.port)
+                if spot in running.listeners:
                     continue
                 try:
-                    sockets[endpoint] = listen(address, listener.port)
-                except BindError as error:
-                    if not tolerate and endpoint not in running.errors:
-                        Staged(route, sockets, errors).discard()
+                    self._addresses.claim(address)
+                    open_socket = listen if listener.protocol == "TCP" else bind_datagrams
+                    sockets[spot] = open_socket(address, listener.port)
+                except (BindError, AddressError) as error:
+                    if not tolerate and spot not in running.errors:
+                        staged.discard()
                         raise ListenError(index, str(error)) from error
-                    errors[endpoint] = str(error)
-        return Staged(route, sockets, errors)
+                    errors[spot] = str(error)
+        return staged
 
     async def activate(self, staged: Staged) -> None:
         """Serve the route; connections of listeners that stay are not touched."""
         route = staged.route
-        running = self._running.setdefault(route.load_balancer_id, _Running(route))
+        running = self._running.setdefault(route.load_balancer_id, Running(route))
         probes = frozenset(_probes(route))
         self._monitor.want(probes)
         self._monitor.unwant(running.probes)
         running.route, running.probes, running.errors = route, probes, staged.errors
-        wanted = {(address, listener.port): listener for address in route.addresses for listener in route.listeners}
-        for endpoint in running.listeners.keys() - wanted.keys():
-            self._close(running, endpoint)
-        for endpoint, listener in wanted.items():
-            forwarding = Forwarding(self._candidates(route, listener), route.sources)
-            if endpoint in running.listeners:
-                running.listeners[endpoint].forwarding = forwarding
-            elif endpoint in staged.sockets:
-                opened = PortListener(forwarding, self._limits, self.refusal)
-                await opened.open(staged.sockets[endpoint])
-                running.listeners[endpoint] = opened
-                self._own.add(endpoint)
+        wanted = {
+            (listener.protocol, address, listener.port): listener
+            for address in route.addresses
+            for listener in route.listeners
+        }
+        for spot in running.listeners.keys() - wanted.keys():
+            self._close(running, spot)
+        for spot, listener in wanted.items():
+            forwarding = self._forwarding(route, listener)
+            if spot in running.listeners:
+                running.listeners[spot].follow(forwarding)
+            elif spot in staged.sockets:
+                await self._open(running, spot, forwarding, staged.sockets[spot])
+        self._take_down(self._all_down())
 
     def remove(self, load_balancer_id: str) -> None:
         """Close its listeners and connections; one that does not run is fine."""
         running = self._running.pop(load_balancer_id, None)
         if running is not None:
             self._monitor.unwant(running.probes)
-            for endpoint in list(running.listeners):
-                self._close(running, endpoint)
+            for spot in list(running.listeners):
+                self._close(running, spot)
+            used = {address for other in self._running.values() for address in other.route.addresses}
+            self._addresses.release([address for address in running.route.addresses if address not in used])
+
+    def follow(self, faults: Sequence[Armed], strike: Strike) -> None:
+        """Do what faults order for traffic, until they change or one ends by itself."""
+        self._faults, self._strike = faults, strike
+        now = time.monotonic()
+        for running in self._running.values():
+            for listener in running.listeners.values():
+                listener.suffer(trouble_of(faults, strike, listener.place, now))
+        self._take_down(self._all_down())
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if (pause := next_expiry(faults, now)) is not None:
+            self._expiry = asyncio.get_running_loop().call_later(pause + 0.001, self.follow, faults, strike)
 
     def failing(self) -> Sequence[str]:
         """The ids of load balancers with a listener that could not be opened."""
         return [load_balancer_id for load_balancer_id, running in self._running.items() if running.errors]
 
+    def running(self) -> Mapping[str, Running]:
+        """All load balancers as they run, for counting."""
+        return self._running
+
     def status(self, route: Route) -> LoadBalancerStatus:
         """Health of the targets and counters of the listeners."""
-        running = self._running.get(route.load_balancer_id, _Running(route))
-        ports = dict.fromkeys(listener.target_port for listener in route.listeners)
+        running = self._running.get(route.load_balancer_id, Running(route))
         return LoadBalancerStatus(
-            targets=tuple(self._health(route, to, port) for to in route.destinations for port in ports),
+            targets=target_statuses(route, running.listeners.values(), self._verdict),
             listeners=tuple(
-                _listener_status(running, listener.port, address)
+                listener_status(
+                    (listener.protocol, address, listener.port),
+                    running.listeners.get((listener.protocol, address, listener.port)),
+                    running.errors.get((listener.protocol, address, listener.port)),
+                )
                 for address in route.addresses
                 for listener in route.listeners
             ),
@@ -141,59 +192,94 @@ class Plane:
 
     async def close(self) -> None:
         """Cut everything; returns when the sockets are closed."""
+        if self._expiry is not None:
+            self._expiry.cancel()
         listeners = [listener for running in self._running.values() for listener in running.listeners.values()]
         for load_balancer_id in list(self._running):
             self.remove(load_balancer_id)
         await self._monitor.close()
+        await asyncio.gather(*self._house.tasks, return_exceptions=True)
         # What was aborted is closed in the loop's next iterations.
         while any(listener.active_connections for listener in listeners):  # noqa: ASYNC110 - two or three turns
             await asyncio.sleep(0)
 
-    def _close(self, running: _Running, endpoint: Endpoint) -> None:
-        running.listeners.pop(endpoint).close()
-        self._own.discard(endpoint)
+    async def _open(self, running: Running, spot: Spot, forwarding: Forwarding, bound: socket.socket) -> None:
+        protocol, address, port = spot
+        kind = PortListener if protocol == "TCP" else DatagramListener
+        opened = kind(Place(running.route.load_balancer_id, address, port), forwarding, self._house)
+        await opened.open(bound)
+        running.listeners[spot] = opened
+        self._own.add((address, port))
+        opened.suffer(trouble_of(self._faults, self._strike, opened.place, time.monotonic()))
 
-    def _candidates(self, route: Route, listener: Listener) -> Callable[[], Candidates]:
-        port = listener.target_port
+    def _close(self, running: Running, spot: Spot) -> None:
+        running.listeners.pop(spot).close()
+        protocol, address, port = spot
+        if ("UDP" if protocol == "TCP" else "TCP", address, port) not in running.listeners:
+            self._own.discard((address, port))
+
+    def _forwarding(self, route: Route, listener: Listener) -> Forwarding:
         known = [
-            ((to.address, port), self._monitor.watched(_probe(route, to.address, port)))
+            (to, _endpoint(to, listener), self._monitor.watched(probe) if probe is not None else None)
             for to in route.destinations
             if to.address is not None
+            for probe in [_probe(route, to, listener)]
         ]
-        return lambda: [(endpoint, watched.verdict.usable) for endpoint, watched in known]
 
-    def _health(self, route: Route, to: Destination, port: int) -> TargetHealth:
-        if to.address is None:
-            return TargetHealth(target=to.label, address=None, port=port, healthy=False, reason=to.reason)
-        verdict = self._monitor.watched(_probe(route, to.address, port)).verdict
-        return TargetHealth(
-            target=to.label, address=to.address, port=port, healthy=verdict.healthy, reason=verdict.reason
+        def candidates() -> Sequence[Candidate[Endpoint]]:
+            return [
+                Candidate(endpoint, to.weight, watched is None or watched.verdict.usable)
+                for to, endpoint, watched in known
+            ]
+
+        return Forwarding(
+            choices=Choices(
+                candidates, lambda: self._monitor.changes, route.algorithm, route.fail_open, route.affinity_seconds
+            ),
+            sources=route.sources,
+            proxy_protocol=listener.proxy_protocol,
+            idle_seconds=listener.idle_timeout_seconds,
+            staying=frozenset(endpoint for to, endpoint, _ in known if to.weight > 0),
+            drain_seconds=route.drain_seconds,
+            connection_limit=route.connection_limit,
         )
 
+    def _verdict(self, route: Route, to: Destination, listener: Listener) -> tuple[bool | None, str]:
+        probe = _probe(route, to, listener)
+        if probe is None:
+            return None, "not probed: a UDP port does not answer a probe; healthCheck.port names one that does"
+        verdict = self._monitor.watched(probe).verdict
+        return verdict.healthy, verdict.reason
 
-def _probe(route: Route, address: str, target_port: int) -> Probe:
-    return Probe(address, route.health_check.port or target_port, route.health_check)
+    def _all_down(self) -> frozenset[str]:
+        if not self._faults:
+            return frozenset()
+        routes = [running.route for running in self._running.values()]
+        return targets_down(self._faults, [to for route in routes for to in route.destinations], time.monotonic())
+
+    def _take_down(self, down: frozenset[str]) -> None:
+        fallen, self._down = down - self._down, down
+        for running in self._running.values():
+            for listener in running.listeners.values():
+                for address in fallen:
+                    listener.reset_target(address)
+
+
+def _endpoint(to: Destination, listener: Listener) -> Endpoint:
+    return to.address or "", to.port or listener.target_port
+
+
+def _probe(route: Route, to: Destination, listener: Listener) -> Probe | None:
+    check = route.health_check_of(listener)
+    if to.address is None or (listener.protocol == "UDP" and check.port is None):
+        return None
+    return Probe(to.address, check.port or to.port or listener.target_port, check)
 
 
 def _probes(route: Route) -> set[Probe]:
     return {
-        _probe(route, to.address, listener.target_port)
+        probe
         for to in route.destinations
-        if to.address is not None
         for listener in route.listeners
+        if (probe := _probe(route, to, listener)) is not None
     }
-
-
-def _listener_status(running: _Running, port: int, address: str) -> ListenerStatus:
-    listener = running.listeners.get((address, port))
-    counters = listener.counters() if listener is not None else Counters()
-    return ListenerStatus(
-        protocol="TCP",
-        port=port,
-        open=listener is not None,
-        error=running.errors.get((address, port)),
-        connections=counters.connections,
-        active_connections=listener.active_connections if listener is not None else 0,
-        bytes_in=counters.bytes_in,
-        bytes_out=counters.bytes_out,
-    )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _BACKLOG = 4096
+_DATAGRAM_BUFFER = 4 * 2**20
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
@@ -32,6 +33,20 @@ def listen(address: str, port: int) -> socket.socket:
     return listening
 
 
+def bind_datagrams(address: str, port: int) -> socket.socket:
+    """A UDP socket that clients can send to at once. Raises BindError."""
+    bound = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        bound.setblocking(False)
+        # Bursts wait in the kernel; it gives what its limit allows.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_BUFFER)
+        bound.bind((address, port))
+    except OSError as error:
+        bound.close()
+        raise BindError(_explanation(error, address, port)) from error
+    return bound
+
+
 def reset(transport: Any) -> None:
     """Close a connection so that the other side sees a reset instead of a regular end."""
     # Already gone is as good as reset.
@@ -48,7 +63,7 @@ def _explanation(error: OSError, address: str, port: int) -> str:
             f"or allow it for everyone: sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
         )
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another process of this machine (ss -ltnp 'sport = :{port}' names it)"
+        return f"{where} is in use by another process of this machine (ss -ltunp 'sport = :{port}' names it)"
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: the address does not belong to this machine"
     return f"{where}: {error.strerror}"

@@ -30,6 +30,8 @@ class Monitor:
         self._watched: dict[Probe, Watched] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
+        # Grows whenever a target comes or goes by its health; who has seen the number need not look again.
+        self.changes = 0
 
     def watched(self, probe: Probe) -> Watched:
         """A probe that is wanted; for any other one the verdict stays unknown."""
@@ -69,7 +71,10 @@ class Monitor:
         for pause in itertools.chain([check.interval_seconds * phase], itertools.repeat(check.interval_seconds)):
             refusal = self._refusal(probe.address, probe.port)
             result = await probe.run() if refusal is None else Result(False, refusal)
-            watched.verdict = watched.verdict.after(
+            before = watched.verdict
+            watched.verdict = before.after(
                 result, healthy_threshold=check.healthy_threshold, unhealthy_threshold=check.unhealthy_threshold
             )
+            if watched.verdict.usable is not before.usable:
+                self.changes += 1
             await asyncio.sleep(pause)

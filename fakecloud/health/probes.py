@@ -1,12 +1,23 @@
 """One probe: a real connection, and for http a real request."""
 
 import asyncio
+import functools
 import os
 import socket
+import ssl
 from dataclasses import dataclass
 
 from fakecloud.health.verdicts import Result
-from fakecloud.models.loadbalancers import HealthCheck
+from fakecloud.models.listeners import HealthCheck
+
+
+@functools.cache
+def _unverified() -> ssl.SSLContext:
+    """A node's certificate is rarely one that the cloud could verify; what counts is that it answers."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 @dataclass(frozen=True)
@@ -19,12 +30,14 @@ class Probe:
 
     async def run(self) -> Result:
         """Probe once, within the check's timeout; any failure is a result, not an error."""
-        attempt = self._http() if self.check.protocol == "http" else self._tcp()
+        attempt = self._tcp() if self.check.protocol == "tcp" else self._http()
         try:
             async with asyncio.timeout(self.check.timeout_seconds):
                 return await attempt
         except TimeoutError:
             return Result(False, f"no answer within {self.check.timeout_seconds:g} s")
+        except ssl.SSLError as error:
+            return Result(False, f"no TLS: {error.reason or error}")
         except OSError as error:
             return Result(False, os.strerror(error.errno).lower() if error.errno else str(error))
 
@@ -37,7 +50,8 @@ class Probe:
 
     async def _http(self) -> Result:
         path = self.check.path or "/"
-        reader, writer = await asyncio.open_connection(self.address, self.port, limit=4096)
+        secure = _unverified() if self.check.protocol == "https" else None
+        reader, writer = await asyncio.open_connection(self.address, self.port, limit=4096, ssl=secure)
         try:
             host = f"[{self.address}]" if ":" in self.address else self.address
             request = (

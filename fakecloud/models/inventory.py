@@ -42,3 +42,24 @@ class AddressPoolView(Model):
 
 class AddressPoolList(Model):
     items: tuple[AddressPoolView, ...]
+
+
+class ReservedAddress(Model):
+    """An address that stays yours: a load balancer that asks for it by `addresses` gets it, and gives it back."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "family": "IPv4"}]})
+
+    name: Identifier
+    family: Family = "IPv4"
+    address: Address | None = Field(default=None, description="A certain one; the lowest that is free when absent")
+
+
+class ReservedAddressView(Model):
+    name: Identifier
+    family: Family
+    address: Address
+    load_balancer: Annotated[str | None, Field(description="Who uses it")]
+
+
+class ReservedAddressList(Model):
+    items: tuple[ReservedAddressView, ...]

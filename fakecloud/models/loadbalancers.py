@@ -1,11 +1,12 @@
-"""Load balancers: what a client asks for, what is kept, and what is shown."""
+"""Load balancers: what a client asks for, and what is kept."""
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from fakecloud.models.base import Address, Cidr, Family, Identifier, Model, Name, Port, Seconds
+from fakecloud.models.base import Address, Cidr, Family, Model, Name, Seconds, family_of
+from fakecloud.models.listeners import Algorithm, HealthCheck, Listener, SessionAffinity, Target, distinct_ports
 
 
 class Owner(Model):
@@ -15,58 +16,6 @@ class Owner(Model):
     uid: Name
 
 
-class Listener(Model):
-    """One open port of the load balancer."""
-
-    protocol: Literal["TCP"] = "TCP"
-    port: Port
-    target_port: Annotated[Port, Field(description="The port on every target, for Kubernetes the node port")]
-    name: Annotated[str, Field(max_length=255)] | None = None
-    proxy_protocol: Literal["none"] = "none"
-
-
-class Target(Model):
-    """Where traffic goes: a registered server by its id, or a bare address. Exactly one of the two."""
-
-    server: Identifier | None = None
-    address: Address | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.server is None) == (self.address is None):
-            raise ValueError("a target has exactly one of server and address")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _only_what_is_set(self, serialize: SerializerFunctionWrapHandler) -> dict[str, str]:
-        return {name: value for name, value in serialize(self).items() if value is not None}
-
-    @property
-    def label(self) -> str:
-        """How messages and the health list name the target."""
-        return self.server or self.address or ""
-
-
-class HealthCheck(Model):
-    """How targets are probed; durations in seconds. Without a port, each listener's targetPort is probed."""
-
-    protocol: Literal["tcp", "http"] = "tcp"
-    port: Port | None = None
-    path: Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=1024)] | None = Field(
-        default=None, description="For http only; / when absent. Any answer from 200 to 399 is healthy"
-    )
-    interval_seconds: Seconds = 2.0
-    timeout_seconds: Seconds = 1.0
-    healthy_threshold: Annotated[int, Field(ge=1, le=100)] = 2
-    unhealthy_threshold: Annotated[int, Field(ge=1, le=100)] = 2
-
-    @model_validator(mode="after")
-    def _path_needs_http(self) -> Self:
-        if self.path is not None and self.protocol != "http":
-            raise ValueError('path needs protocol "http"')
-        return self
-
-
 Tags = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=255)], Annotated[str, Field(max_length=1024)]],
     Field(max_length=64),
@@ -74,6 +23,8 @@ Tags = Annotated[
 Listeners = Annotated[tuple[Listener, ...], Field(min_length=1, max_length=256)]
 Targets = Annotated[tuple[Target, ...], Field(max_length=5000)]
 SourceRanges = Annotated[tuple[Cidr, ...], Field(max_length=1024)]
+ConnectionLimit = Annotated[int, Field(ge=1, le=1_000_000)]
+WhenAllUnhealthy = Literal["open", "closed"]
 
 _EXAMPLE: JsonDict = {
     "name": "shop/web",
@@ -81,58 +32,69 @@ _EXAMPLE: JsonDict = {
     "tags": {"service": "shop/web"},
     "families": ["IPv4"],
     "listeners": [{"protocol": "TCP", "port": 8080, "targetPort": 30080, "name": "http"}],
-    "targets": [{"server": "node-1"}, {"address": "127.0.0.12"}],
+    "targets": [{"server": "node-1"}, {"address": "127.0.0.12", "weight": 2}],
     "healthCheck": {"protocol": "tcp", "intervalSeconds": 2, "timeoutSeconds": 1},
     "sourceRanges": ["127.0.0.0/8"],
+    "sessionAffinity": {"type": "ClientIP", "timeoutSeconds": 600},
 }
 
 
-def _distinct_ports(listeners: tuple[Listener, ...]) -> None:
-    seen: set[tuple[str, int]] = set()
-    for listener in listeners:
-        if (listener.protocol, listener.port) in seen:
-            raise ValueError(f"listeners name port {listener.port}/{listener.protocol} twice; each may occur once")
-        seen.add((listener.protocol, listener.port))
+class Behaviour(Model):
+    """What a create and a partial update have in common, with the defaults of a create."""
+
+    tags: Tags = Field(default_factory=dict)
+    targets: Targets = ()
+    health_check: HealthCheck | None = None
+    source_ranges: SourceRanges = Field(default=(), description="Clients that may connect; empty means everyone")
+    algorithm: Algorithm = "round-robin"
+    session_affinity: SessionAffinity | None = None
+    when_all_unhealthy: WhenAllUnhealthy = Field(
+        default="open", description="open: all targets are tried; closed: clients are reset"
+    )
+    drain_timeout_seconds: Seconds | None = Field(
+        default=None, description="Connections of a target that was removed or drains end after it; never when absent"
+    )
+    connection_limit: ConnectionLimit | None = Field(
+        default=None, description="Connections at a time, by listener and address; further clients are reset"
+    )
+    delete_protection: bool = Field(default=False, description="A delete answers 409 until it is switched off")
 
 
-class LoadBalancerSpec(Model):
+class LoadBalancerSpec(Behaviour):
     """The body of a create: all that a client decides about a load balancer."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     name: Name
     owner: Owner
-    tags: Tags = Field(default_factory=dict)
-    families: Annotated[tuple[Literal["IPv4"], ...], Field(min_length=1, max_length=1)] = ("IPv4",)
-    addresses: Annotated[tuple[Address, ...], Field(max_length=1)] = Field(
-        default=(), description="Addresses asked for by name; they must lie in a pool and be free"
+    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=2)] = ("IPv4",)
+    addresses: Annotated[tuple[Address, ...], Field(max_length=2)] = Field(
+        default=(), description="Addresses asked for by name; they must lie in a pool and be free, or reserved"
     )
     listeners: Listeners
-    targets: Targets = ()
-    health_check: HealthCheck | None = None
-    source_ranges: SourceRanges = Field(default=(), description="Clients that may connect; empty means everyone")
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        _distinct_ports(self.listeners)
+        distinct_ports(self.listeners)
+        if len(set(self.families)) < len(self.families):
+            raise ValueError("families names one twice; each may occur once")
+        asked = [family_of(address) for address in self.addresses]
+        if len(set(asked)) < len(asked) or not set(asked) <= set(self.families):
+            raise ValueError("addresses may name one of each family in families")
         return self
 
 
-class LoadBalancerPatch(Model):
+class LoadBalancerPatch(Behaviour):
     """A partial update: each field named here replaces the whole field, the others stay as they are."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [{"server": "node-2"}]}]})
 
     name: Name = ""
-    tags: Tags = Field(default_factory=dict)
     listeners: Listeners = ()
-    targets: Targets = ()
-    health_check: HealthCheck | None = None
-    source_ranges: SourceRanges = ()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        _distinct_ports(self.listeners)
+        distinct_ports(self.listeners)
         return self
 
     def applied_to(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
@@ -158,78 +120,3 @@ class LoadBalancer(Model):
     @property
     def etag(self) -> str:
         return f'"{self.generation}"'
-
-
-class TargetHealth(Model):
-    """One target on one port; `healthy` is null until the first probe has ended."""
-
-    target: str
-    address: Address | None
-    port: Port
-    healthy: bool | None
-    reason: str
-
-
-class ListenerStatus(Model):
-    """Counters since the listener opened; `error` says why it is not open."""
-
-    protocol: Literal["TCP"]
-    port: Port
-    open: bool
-    error: str | None
-    connections: int
-    active_connections: int
-    bytes_in: int
-    bytes_out: int
-
-
-class LoadBalancerStatus(Model):
-    targets: tuple[TargetHealth, ...]
-    listeners: tuple[ListenerStatus, ...]
-
-
-class LoadBalancerView(Model):
-    """A load balancer as the API shows it. `etag` changes with the specification, not with the status."""
-
-    id: str
-    generation: int
-    etag: str
-    state: Literal["active"]
-    created_at: str
-    name: Name
-    owner: Owner
-    tags: Tags
-    families: tuple[Family, ...]
-    addresses: tuple[AssignedAddress, ...]
-    listeners: tuple[Listener, ...]
-    targets: tuple[Target, ...]
-    health_check: HealthCheck | None
-    source_ranges: tuple[Cidr, ...]
-    status: LoadBalancerStatus
-
-
-class LoadBalancerList(Model):
-    items: tuple[LoadBalancerView, ...]
-    next_cursor: str | None
-
-
-def view(load_balancer: LoadBalancer, status: LoadBalancerStatus) -> LoadBalancerView:
-    """Join what is kept with what the data plane reports."""
-    spec = load_balancer.spec
-    return LoadBalancerView(
-        id=load_balancer.id,
-        generation=load_balancer.generation,
-        etag=load_balancer.etag,
-        state="active",
-        created_at=load_balancer.created_at,
-        name=spec.name,
-        owner=spec.owner,
-        tags=spec.tags,
-        families=spec.families,
-        addresses=load_balancer.addresses,
-        listeners=spec.listeners,
-        targets=spec.targets,
-        health_check=spec.health_check,
-        source_ranges=spec.source_ranges,
-        status=status,
-    )

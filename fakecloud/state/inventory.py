@@ -3,13 +3,13 @@
 import ipaddress
 from dataclasses import replace
 
-from fakecloud import errors
-from fakecloud.config import pool_refusal
+from fakecloud import errors, pools
 from fakecloud.ipam import Pool
 from fakecloud.models.inventory import AddressPool, AddressPoolView, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.problems import FieldError
 from fakecloud.networks import AddressSet
+from fakecloud.policy import AddressMode
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import server_errors
 
@@ -57,9 +57,9 @@ def delete_server(state: State, server_id: str) -> Change[Server]:
     return Change(after, removed, records=(Record(Kind.SERVER, server_id, None),))
 
 
-def pool_of(body: AddressPool) -> Pool:
+def pool_of(body: AddressPool, mode: AddressMode = AddressMode.LOOPBACK) -> Pool:
     """An empty pool."""
-    return Pool(body.name, ipaddress.ip_network(body.cidr))
+    return Pool(body.name, ipaddress.ip_network(body.cidr), shared=mode is AddressMode.SHARED)
 
 
 def pool_view(pool: Pool) -> AddressPoolView:
@@ -80,23 +80,23 @@ def find_pool(state: State, name: str) -> Pool:
     return found
 
 
-def add_pool(state: State, body: AddressPool) -> Change[Pool]:
+def add_pool(state: State, body: AddressPool, mode: AddressMode = AddressMode.LOOPBACK) -> Change[Pool]:
     """
     Add a pool; adding the very same again changes nothing.
 
     Raises:
         ProblemError: 409 the name is taken or the networks overlap, 422 addresses that can't be bound.
     """
-    added = pool_of(body)
+    added = pool_of(body, mode)
     network = added.network
     present = state.pools.get(body.name)
     if present is not None:
         if present.network == network:
             return Change(state, present, Outcome.UNCHANGED)
         raise errors.conflict("address-pool-exists", f"address pool {body.name} exists with {present.network}")
-    if (reason := pool_refusal(network, ())) is not None:
+    if (reason := pools.refusal(network, (), mode)) is not None:
         raise errors.invalid([FieldError(field="cidr", message=f"{network} {reason}", value=body.cidr)])
-    if (reason := pool_refusal(network, tuple(pool.network for pool in state.pools.values()))) is not None:
+    if (reason := pools.refusal(network, (pool.network for pool in state.pools.values()), mode)) is not None:
         raise errors.conflict("address-pool-overlaps", f"cidr: {network} {reason}")
     after = replace(state, pools=with_item(state.pools, added.name, added))
     return Change(after, added, records=(Record(Kind.POOL, added.name, body),))
@@ -105,6 +105,8 @@ def add_pool(state: State, body: AddressPool) -> Change[Pool]:
 def delete_pool(state: State, name: str) -> Change[Pool]:
     """Remove an empty pool. Raises ProblemError: 404, 409 while addresses of it are given out."""
     removed = find_pool(state, name)
+    if removed.shared:
+        raise errors.conflict("address-pool-in-use", f"address pool {name} is this host's or pod's own address")
     if removed.taken:
         raise errors.conflict(
             "address-pool-in-use",

@@ -1,14 +1,14 @@
 """A state of the cloud, and a change from one to the next with what has to be stored for it."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 from fakecloud.ipam import Pool
 from fakecloud.models.base import Model
-from fakecloud.models.inventory import Server
+from fakecloud.models.inventory import ReservedAddress, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.loadbalancers import LoadBalancer
 
@@ -24,6 +24,9 @@ class Kind(StrEnum):
     SERVER = "server"
     POOL = "pool"
     FENCE = "fence"
+    RESERVED_ADDRESS = "reserved-address"
+    ACTION = "action"
+    REPLY = "reply"
 
 
 class Fence(Model):
@@ -55,6 +58,8 @@ class State:
     pools: Mapping[str, Pool] = field(default_factory=dict)
     load_balancers: Mapping[str, LoadBalancer] = field(default_factory=dict)
     fences: Mapping[str, Fence] = field(default_factory=dict)
+    # By name; each has its address.
+    reserved: Mapping[str, ReservedAddress] = field(default_factory=dict)
     by_owner: Mapping[tuple[str, str], str] = field(default_factory=dict)
     last_sequence: int = 0
 
@@ -67,6 +72,27 @@ class Change(Generic[T]):
     result: T
     outcome: Outcome = Outcome.APPLIED
     records: tuple[Record, ...] = ()
+    # The id of the action that carries it out, once there is one.
+    action: str | None = None
+
+
+def _tables(state: State) -> Mapping[Kind, Mapping[str, object]]:
+    return {
+        Kind.LOAD_BALANCER: state.load_balancers,
+        Kind.SERVER: state.servers,
+        Kind.POOL: state.pools,
+        Kind.FENCE: state.fences,
+        Kind.RESERVED_ADDRESS: state.reserved,
+    }
+
+
+def is_stored(state: State, kind: Kind, key: str) -> bool:
+    return key in _tables(state)[kind]
+
+
+def stored_keys(state: State) -> Sequence[tuple[Kind, str]]:
+    """The rows that a state consists of."""
+    return [(kind, key) for kind, table in _tables(state).items() for key in table]
 
 
 def with_item(items: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
@@ -78,18 +104,20 @@ def without_item(items: Mapping[K, V], key: K) -> Mapping[K, V]:
 
 
 def restored(
-    pools: Iterable[Pool], servers: Iterable[Server], load_balancers: Iterable[LoadBalancer], fences: Iterable[Fence]
+    pools: Iterable[Pool],
+    servers: Iterable[Server],
+    load_balancers: Iterable[LoadBalancer],
+    fences: Iterable[Fence],
+    reserved: Iterable[ReservedAddress] = (),
 ) -> State:
-    """The state that the stored rows describe; who holds which address follows from the load balancers."""
+    """The state that the stored rows describe; which address is given out follows from who holds it."""
     ordered = sorted(load_balancers, key=lambda load_balancer: load_balancer.sequence)
-    filled = {pool.name: pool for pool in pools}
-    for load_balancer in ordered:
-        for assigned in load_balancer.addresses:
-            for pool in filled.values():
-                if pool.holds(assigned.address):
-                    filled[pool.name] = pool.with_taken(assigned.address)
-                    break
+    kept = {one.name: one for one in reserved}
+    held = {assigned.address for load_balancer in ordered for assigned in load_balancer.addresses}
+    held |= {one.address for one in kept.values() if one.address is not None}
+    filled = {pool.name: pool.with_all_taken(address for address in held if pool.holds(address)) for pool in pools}
     return State(
+        reserved=kept,
         servers={server.id: server for server in servers},
         pools=filled,
         load_balancers={load_balancer.id: load_balancer for load_balancer in ordered},

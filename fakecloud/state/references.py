@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from fakecloud.models.inventory import Server
-from fakecloud.models.loadbalancers import Target
+from fakecloud.models.listeners import Target
 from fakecloud.models.problems import FieldError
 from fakecloud.networks import AddressSet
 

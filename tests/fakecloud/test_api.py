@@ -65,7 +65,7 @@ async def test_a_patch_leaves_alone_what_it_does_not_name(api: Api) -> None:
     assert after.status == 200
     assert after.headers["ETag"] != before["etag"]
     changed = {name for name in before if before[name] != after.body[name]}
-    assert changed == {"listeners", "generation", "etag", "status"}
+    assert changed == {"listeners", "generation", "etag", "status", "action"}
     assert [listener["port"] for listener in after.body["status"]["listeners"]] == [9090]
 
 
@@ -107,7 +107,7 @@ async def test_null_removes_a_health_check(api: Api) -> None:
         pytest.param(
             {"listeners": [{"port": 1, "targetPort": 1, "protocol": "SCTP"}]}, "listeners[0].protocol", id="protocol"
         ),
-        pytest.param({"families": ["IPv6"]}, "families[0]", id="IPv6"),
+        pytest.param({"families": ["IPv6"]}, "families[0]", id="IPv6 without an interface"),
         pytest.param({"targets": [{}]}, "targets[0]", id="empty target"),
         pytest.param({"targets": [{"server": "a", "address": "127.0.0.1"}]}, "targets[0]", id="two targets in one"),
         pytest.param({"targets": [{"address": "localhost"}]}, "targets[0].address", id="name as address"),

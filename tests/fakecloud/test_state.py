@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakecloud import ipam
-from fakecloud.config import Settings, pool_refusal
-from fakecloud.dataplane.balancing import round_robin
+from fakecloud.config import Settings
+from fakecloud.dataplane.balancing import Candidate, by_load, by_source, eligible, from_turn, turns
 from fakecloud.errors import ProblemError, invalid
 from fakecloud.health.verdicts import Result, Verdict
 from fakecloud.ipam import Pool
 from fakecloud.models.base import family_of
 from fakecloud.models.inventory import AddressPool, Server
 from fakecloud.models.journal import Outcome
-from fakecloud.models.loadbalancers import Listener, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner, Target
+from fakecloud.models.listeners import Listener, Target
+from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
 from fakecloud.models.problems import FieldError
+from fakecloud.models.queries import LoadBalancerQuery
 from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.policy import Policy
+from fakecloud.pools import refusal as pool_refusal
 from fakecloud.routes import affected, route_of
 from fakecloud.state import fencing, inventory, loadbalancers
 from fakecloud.state.fencing import FencingToken
@@ -25,6 +29,7 @@ from fakecloud.state.loadbalancers import Stamp
 from fakecloud.state.records import Kind, Record, State, restored
 
 NETWORKS = AddressSet.of(DEFAULT_TARGET_NETWORKS)
+POLICY = Policy(NETWORKS)
 STAMP = Stamp("lb-1", "2026-01-01T00:00:00Z")
 
 
@@ -45,7 +50,7 @@ def spec(uid: str = "u1", *, targets: tuple[Target, ...] = (), addresses: tuple[
 def with_load_balancers(*ids: str, pools: tuple[Pool, ...] = (), servers: tuple[Server, ...] = ()) -> State:
     state = restored(pools or (pool(),), servers, (), ())
     for number in ids:
-        state = loadbalancers.create(state, spec(number), NETWORKS, Stamp(f"lb-{number}", "t")).state
+        state = loadbalancers.create(state, spec(number), POLICY, Stamp(f"lb-{number}", "t")).state
     return state
 
 
@@ -134,23 +139,23 @@ def test_settings_refuse_pools_that_overlap() -> None:
 
 def test_a_create_takes_an_address_and_says_what_to_store() -> None:
     before = with_load_balancers()
-    change = loadbalancers.create(before, spec(), NETWORKS, STAMP)
+    change = loadbalancers.create(before, spec(), POLICY, STAMP)
     assert change.result.addresses[0].address == "127.90.0.1"
     assert change.records == (Record(Kind.LOAD_BALANCER, "lb-1", change.result),)
     assert (before.load_balancers, before.pools["p"].taken) == ({}, frozenset())
-    again = loadbalancers.create(change.state, spec(), NETWORKS, Stamp("lb-2", "t"))
+    again = loadbalancers.create(change.state, spec(), POLICY, Stamp("lb-2", "t"))
     assert (again.result, again.outcome, again.records) == (change.result, Outcome.EXISTING, ())
 
 
 def test_a_requested_address_is_given_when_it_is_free_and_in_a_pool() -> None:
     state = with_load_balancers("u1", pools=(pool(), Pool("q", ipaddress.ip_network("127.91.0.0/29"))))
-    given_out = loadbalancers.create(state, spec("u2", addresses=("127.91.0.3",)), NETWORKS, STAMP)
+    given_out = loadbalancers.create(state, spec("u2", addresses=("127.91.0.3",)), POLICY, STAMP)
     assert given_out.result.addresses[0].address == "127.91.0.3"
     with pytest.raises(ProblemError) as caught:
-        loadbalancers.create(given_out.state, spec("u3", addresses=("127.91.0.3",)), NETWORKS, Stamp("x", "t"))
+        loadbalancers.create(given_out.state, spec("u3", addresses=("127.91.0.3",)), POLICY, Stamp("x", "t"))
     assert problem_of(caught) == (409, "address-in-use")
     with pytest.raises(ProblemError) as caught:
-        loadbalancers.create(state, spec("u3", addresses=("127.92.0.1",)), NETWORKS, STAMP)
+        loadbalancers.create(state, spec("u3", addresses=("127.92.0.1",)), POLICY, STAMP)
     assert "p (127.90.0.0/29), q (127.91.0.0/29)" in caught.value.problem.detail
 
 
@@ -159,11 +164,11 @@ def test_the_next_pool_is_used_when_one_is_full_and_none_left_is_a_conflict() ->
     state = with_load_balancers("u1", "u2", pools=(single, other))
     assert [lb.addresses[0].address for lb in state.load_balancers.values()] == ["127.90.0.1", "127.91.0.1"]
     with pytest.raises(ProblemError) as caught:
-        loadbalancers.create(state, spec("u3"), NETWORKS, STAMP)
+        loadbalancers.create(state, spec("u3"), POLICY, STAMP)
     assert problem_of(caught) == (409, "address-pool-exhausted")
     assert "a (127.90.0.1/32" in caught.value.problem.detail
     with pytest.raises(ProblemError, match="no IPv4 address pool"):
-        loadbalancers.create(State(), spec(), NETWORKS, STAMP)
+        loadbalancers.create(State(), spec(), POLICY, STAMP)
     freed = loadbalancers.delete(state, "lb-u1", None).state
     assert {name: len(left.taken) for name, left in freed.pools.items()} == {"a": 0, "b": 1}
 
@@ -185,10 +190,10 @@ def test_a_patch_checks_only_the_targets_that_it_names() -> None:
 
 def test_pages_are_in_order_of_creation_and_filtered_by_owner() -> None:
     state = with_load_balancers("a", "b", "c")
-    shown, more = loadbalancers.page(state, owner=None, cluster="c1", after=0, limit=2)
+    shown, more = loadbalancers.page(state, LoadBalancerQuery(cluster="c1", limit=2))
     assert ([lb.id for lb in shown], more) == (["lb-a", "lb-b"], 2)
-    assert loadbalancers.page(state, owner="c", cluster=None, after=2, limit=2)[1] is None
-    assert loadbalancers.page(state, owner=None, cluster="other", after=0, limit=2) == ([], None)
+    assert loadbalancers.page(state, LoadBalancerQuery(owner="c", cursor="2", limit=2))[1] is None
+    assert loadbalancers.page(state, LoadBalancerQuery(cluster="other")) == ([], None)
 
 
 def test_the_restored_state_is_the_one_that_was_stored() -> None:
@@ -263,7 +268,7 @@ def test_a_route_follows_the_servers_and_prefers_ipv4() -> None:
     )
     state = with_load_balancers("other", servers=servers)
     targets = (Target(server="n1"), Target(server="n2"), Target(address="127.0.0.1"))
-    change = loadbalancers.create(state, spec(targets=targets), NETWORKS, STAMP)
+    change = loadbalancers.create(state, spec(targets=targets), POLICY, STAMP)
     route = route_of(change.state, change.result)
     assert [to.address for to in route.destinations] == ["10.0.0.1", "::1", "127.0.0.1"]
     gone = inventory.delete_server(change.state, "n1")
@@ -273,11 +278,46 @@ def test_a_route_follows_the_servers_and_prefers_ipv4() -> None:
     assert (destination.address, "does not exist any more" in destination.reason) == (None, True)
 
 
-def test_round_robin_starts_with_the_turn_and_fails_open() -> None:
-    candidates = [("a", True), ("b", False), ("c", True)]
-    assert [list(round_robin(candidates, turn)) for turn in range(3)] == [["a", "c"], ["c", "a"], ["a", "c"]]
-    assert list(round_robin([("a", False), ("b", False)], 1)) == ["b", "a"]
-    assert list(round_robin([], 5)) == []
+def candidates(*parts: tuple[str, int, bool]) -> list[Candidate[str]]:
+    return [Candidate(name, weight, usable) for name, weight, usable in parts]
+
+
+def test_usable_targets_with_a_weight_are_eligible_and_a_wrong_check_fails_open_or_closed() -> None:
+    some = candidates(("a", 1, True), ("b", 1, False), ("c", 0, True))
+    assert [one.target for one in eligible(some, fail_open=True)] == ["a"]
+    none = candidates(("a", 1, False), ("b", 1, False), ("c", 0, True))
+    assert [one.target for one in eligible(none, fail_open=True)] == ["a", "b"]
+    assert eligible(none, fail_open=False) == []
+
+
+def test_equal_targets_take_turns_and_the_others_follow_for_when_one_can_not_be_reached() -> None:
+    circle = turns(candidates(("a", 2, True), ("b", 2, True), ("c", 2, True)))
+    assert [list(from_turn(circle, turn)) for turn in (0, 1, 5)] == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
+    assert list(from_turn(turns([]), 5)) == []
+
+
+def test_a_weight_is_a_share_that_is_spread_out() -> None:
+    circle = turns(candidates(("a", 3, True), ("b", 1, True)))
+    assert "".join(circle) == "aaba"
+    assert len(turns(candidates(*((str(n), 999 - n % 2, True) for n in range(500))))) < 25_000
+
+
+def test_least_connections_goes_by_load_for_the_weight() -> None:
+    load = {"a": 4, "b": 3, "c": 3}
+    some = candidates(("a", 2, True), ("b", 1, True), ("c", 1, True))
+    assert [list(by_load(some, load.__getitem__, turn)) for turn in (0, 2)] == [["a", "b", "c"], ["a", "c", "b"]]
+    assert list(by_load([], load.__getitem__, 1)) == []
+
+
+def test_a_source_keeps_its_target_when_others_go() -> None:
+    all_three = candidates(("a", 1, True), ("b", 1, True), ("c", 1, True))
+    sources = [f"10.0.0.{number}" for number in range(200)]
+    before = {source: by_source(all_three, source)[0] for source in sources}
+    assert set(before.values()) == {"a", "b", "c"}
+    after = {source: by_source(all_three[:2], source)[0] for source in sources}
+    assert {source for source in sources if before[source] != after[source]} == {
+        source for source in sources if before[source] == "c"
+    }
 
 
 @pytest.mark.parametrize(

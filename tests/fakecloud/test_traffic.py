@@ -8,10 +8,12 @@ import pytest
 
 from fakecloud.app import Serving
 from fakecloud.config import Settings
-from fakecloud.dataplane.listeners import Limits
+from fakecloud.dataplane.addresses import PresentAddresses
+from fakecloud.dataplane.flowlog import FlowLog
+from fakecloud.dataplane.forwarding import Limits
 from fakecloud.dataplane.plane import Plane
 from fakecloud.dataplane.sockets import reset
-from fakecloud.models.loadbalancers import HealthCheck, Listener
+from fakecloud.models.listeners import HealthCheck, Listener
 from fakecloud.networks import AddressSet
 from fakecloud.routes import Destination, Route
 from tests.fakecloud.clients import (
@@ -301,7 +303,7 @@ async def test_traffic_that_would_go_in_circles_is_refused_at_connect_time(api: 
 
 async def test_a_target_outside_the_allowed_networks_is_not_connected_to(pool: object, backends: Backends) -> None:
     port = await backends.start("a")
-    plane = Plane(AddressSet.of(["127.0.0.2/32"]), Limits())
+    plane = Plane(AddressSet.of(["127.0.0.2/32"]), Limits(), PresentAddresses(), FlowLog(10, str))
     listener = Listener(port=8080, target_port=port)
     # The API never lets such a route come to be; the data plane does not rely on that.
     address = str(pool[1])  # type: ignore[index]

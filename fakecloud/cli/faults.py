@@ -1,0 +1,160 @@
+"""`fakecloud fault`."""
+
+import json
+from typing import Any
+
+import click
+
+from fakecloud.cli.client import Client, connected, path_segment
+from fakecloud.cli.failures import ConfigurationError
+from fakecloud.cli.output import examples, output_option, show_json, show_table
+
+Json = dict[str, Any]
+
+
+@click.group()
+def fault() -> None:
+    """Break the cloud on order: the API and the traffic."""
+
+
+@fault.command(
+    epilog=examples(
+        "fakecloud fault add status status=503 retryAfterSeconds=1 --method POST --times 2",
+        "fakecloud fault add reset when=after --method POST --path '/v1/load-balancers' --times 1",
+        "fakecloud fault add latency seconds=0.1 toSeconds=2 distribution=uniform",
+        "fakecloud fault add rate-limit requestsPerSecond=5 burst=10",
+        "fakecloud fault add target-down --target node-1 --for 30",
+        "fakecloud fault add silent --address 127.84.0.1",
+    )
+)
+@click.argument("kind")
+@click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--id", "fault_id", help="A name of one's own; a fault of this name is replaced.")
+@click.option("--method", "methods", multiple=True, help="Only calls of this method. Repeatable.")
+@click.option("--path", help="Only calls of this path; * is anything.")
+@click.option("--owner", help="Only calls about load balancers of this owner uid.")
+@click.option("--cluster", help="Only calls about load balancers of this cluster.")
+@click.option("--nth", type=click.IntRange(min=1), help="Only the n-th call that matches.")
+@click.option("--probability", type=click.FloatRange(0, 1), help="Only so often.")
+@click.option("--load-balancer", help="Only connections to this load balancer.")
+@click.option("--address", help="Only connections to this address.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Only connections to this port.")
+@click.option("--target", help="For target-down: a server's id or an address.")
+@click.option("--times", type=click.IntRange(min=1), help="So many times, then no more.")
+@click.option("--for", "for_seconds", type=click.FloatRange(min=0, min_open=True), help="So many seconds.")
+@connected
+def add(client: Client, kind: str, settings: tuple[str, ...], fault_id: str | None, **options: Any) -> None:
+    """
+    Order a fault of a KIND, with the settings of that kind.
+
+    Calls: status, latency, hang, reset, stale-reads, stale-lists, action, token-expired, outage, rate-limit.
+    Traffic: target-down, refuse, blackhole, slow, reset-after, half-open, silent.
+    """
+    named = {
+        "methods": list(options["methods"]) or None,
+        "path": options["path"],
+        "owner": options["owner"],
+        "cluster": options["cluster"],
+        "nth": options["nth"],
+        "probability": options["probability"],
+        "loadBalancer": options["load_balancer"],
+        "address": options["address"],
+        "port": options["port"],
+        "target": options["target"],
+    }
+    body: Json = {
+        "id": fault_id,
+        "match": {name: value for name, value in named.items() if value is not None},
+        "effect": {"kind": kind} | dict(map(_setting, settings)),
+        "times": options["times"],
+        "forSeconds": options["for_seconds"],
+    }
+    added = client.call("POST", "/v1/faults", body=body)
+    click.echo(f"added {added['id']}")
+
+
+@fault.command("list", epilog=examples("fakecloud fault list"))
+@output_option
+@connected
+def list_(client: Client, output: str) -> None:
+    """List the faults, and what each has met."""
+    items = client.call("GET", "/v1/faults")["items"]
+    if output == "json":
+        show_json(items)
+        return
+    show_table(
+        ["ID", "ACTIVE", "APPLIED", "MATCHED", "EFFECT", "MATCH"],
+        [
+            (
+                item["id"],
+                "yes" if item["active"] else "no",
+                f"{item['applied']}" + (f" of {item['times']}" if item["times"] else ""),
+                str(item["matched"]),
+                _words(item["effect"]),
+                _words(item["match"]),
+            )
+            for item in items
+        ],
+    )
+
+
+@fault.command(epilog=examples("fakecloud fault remove fault-1", "fakecloud fault remove --all"))
+@click.argument("fault_ids", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Remove all faults.")
+@connected
+def remove(client: Client, fault_ids: tuple[str, ...], *, everything: bool) -> None:
+    """Remove faults; what they hold back goes on."""
+    if everything == bool(fault_ids):
+        raise ConfigurationError("fault remove: give the ids of faults, or --all")
+    if everything:
+        client.call("DELETE", "/v1/faults")
+        click.echo("removed all faults")
+    for fault_id in fault_ids:
+        client.call("DELETE", f"/v1/faults/{path_segment(fault_id)}")
+        click.echo(f"removed {fault_id}")
+
+
+@fault.command(epilog=examples("fakecloud fault scenarios"))
+@output_option
+@connected
+def scenarios(client: Client, output: str) -> None:
+    """List the scenarios of the file that `fakecloud serve --scenarios` read."""
+    items = client.call("GET", "/v1/scenarios")["items"]
+    if output == "json":
+        show_json(items)
+        return
+    rows = [
+        (item["name"], ", ".join(one["effect"]["kind"] for one in item["faults"]), item["description"])
+        for item in items
+    ]
+    show_table(["NAME", "FAULTS", "DESCRIPTION"], rows)
+
+
+@fault.command(epilog=examples("fakecloud fault apply flaky"))
+@click.argument("name")
+@connected
+def apply(client: Client, name: str) -> None:
+    """Order all faults of a scenario."""
+    for item in client.call("POST", f"/v1/scenarios/{path_segment(name)}/apply")["items"]:
+        click.echo(f"added {item['id']}")
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigurationError(f"fault add: {text}: expected NAME=VALUE, e.g. status=503")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        # A word need not be written as JSON.
+        return name, value
+
+
+def _words(item: Json) -> str:
+    shown = (item["kind"],) if "kind" in item else ()
+    others = (
+        f"{name}={','.join(value) if isinstance(value, list) else value}"
+        for name, value in item.items()
+        if value not in (None, [], "") and name != "kind"
+    )
+    return " ".join([*shown, *others])

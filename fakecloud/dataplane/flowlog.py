@@ -1,0 +1,70 @@
+"""The connections that have ended: the newest in memory, and all of them in a file when one is given."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TextIO
+
+from fakecloud.models.flows import Ending, Flow
+from fakecloud.models.listeners import Protocol
+
+
+class Ended(NamedTuple):
+    """A flow as the data plane knows it, cheap to make; addresses are (address, port)."""
+
+    load_balancer: str
+    protocol: Protocol
+    listener: tuple[str, int]
+    client: tuple[str, int]
+    target: tuple[str, int] | None
+    ending: Ending
+    bytes_in: int
+    bytes_out: int
+    seconds: float
+
+
+class FlowLog:
+    """`now` is the time as text (RFC 3339, UTC)."""
+
+    def __init__(self, size: int, now: Callable[[], str], file: TextIO | None = None) -> None:
+        self._ended: deque[tuple[str, Ended]] = deque(maxlen=size)
+        self._now = now
+        self._file = file
+
+    def add(self, ended: Ended) -> None:
+        at = self._now()
+        self._ended.append((at, ended))
+        if self._file is not None:
+            self._file.write(_flow(at, ended).model_dump_json(by_alias=True) + "\n")
+
+    def select(self, load_balancer: str | None, limit: int) -> Iterator[Flow]:
+        """Newest first."""
+        matching = (one for one in reversed(self._ended) if load_balancer in (None, one[1].load_balancer))
+        return (_flow(at, ended) for (at, ended), _ in zip(matching, range(limit), strict=False))
+
+    def clear(self) -> None:
+        self._ended.clear()
+
+    def flush(self) -> None:
+        """Let readers of the file see what was written."""
+        if self._file is not None:
+            self._file.flush()
+
+
+def _flow(at: str, ended: Ended) -> Flow:
+    return Flow(
+        at=at,
+        load_balancer=ended.load_balancer,
+        protocol=ended.protocol,
+        listener=_text(ended.listener),
+        client=_text(ended.client),
+        target=None if ended.target is None else _text(ended.target),
+        ending=ended.ending,
+        bytes_in=ended.bytes_in,
+        bytes_out=ended.bytes_out,
+        seconds=round(ended.seconds, 6),
+    )
+
+
+def _text(endpoint: tuple[str, int]) -> str:
+    address, port = endpoint
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

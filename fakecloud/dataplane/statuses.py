@@ -1,0 +1,62 @@
+"""What is told of a running load balancer."""
+
+from collections.abc import Callable, Iterable
+
+from fakecloud.dataplane.balancer import Endpoint
+from fakecloud.dataplane.counters import Counters
+from fakecloud.dataplane.datagrams import DatagramListener
+from fakecloud.dataplane.listeners import PortListener
+from fakecloud.models.listeners import Listener, Protocol
+from fakecloud.models.views import ListenerStatus, TargetStatus
+from fakecloud.routes import Destination, Route
+
+AnyListener = PortListener | DatagramListener
+
+
+def target_statuses(
+    route: Route,
+    running: Iterable[AnyListener],
+    verdict: Callable[[Route, Destination, Listener], tuple[bool | None, str]],
+) -> tuple[TargetStatus, ...]:
+    """Each target once for each of its ports, in the order of the targets."""
+    counted: dict[Endpoint, Counters] = {}
+    for opened in running:
+        for endpoint, counters in opened.counters_by_target().items():
+            counted.setdefault(endpoint, Counters()).add(counters)
+    found = []
+    for to in route.destinations:
+        # Of several listeners with one target port, the first one's health check is shown.
+        by_port = {to.port or listener.target_port: listener for listener in reversed(route.listeners)}
+        for port, listener in sorted(by_port.items(), key=lambda item: route.listeners.index(item[1])):
+            healthy, reason = (False, to.reason) if to.address is None else verdict(route, to, listener)
+            counters = counted.get((to.address or "", port), Counters())
+            found.append(
+                TargetStatus(
+                    target=to.label,
+                    address=to.address,
+                    port=port,
+                    healthy=healthy,
+                    reason=reason,
+                    connections=counters.connections,
+                    active_connections=counters.active,
+                    bytes_in=counters.bytes_in,
+                    bytes_out=counters.bytes_out,
+                )
+            )
+    return tuple(found)
+
+
+def listener_status(spot: tuple[Protocol, str, int], listener: AnyListener | None, error: str | None) -> ListenerStatus:
+    protocol, address, port = spot
+    counters = listener.counters() if listener is not None else Counters()
+    return ListenerStatus(
+        protocol=protocol,
+        port=port,
+        address=address,
+        open=listener is not None,
+        error=error,
+        connections=counters.connections,
+        active_connections=counters.active,
+        bytes_in=counters.bytes_in,
+        bytes_out=counters.bytes_out,
+    )

@@ -1,0 +1,1 @@
+"""Faults on order: the rules (pure), and the faults that are in force."""
