@@ -1,0 +1,120 @@
+"""The genuine kube-proxy on one node: its process, its rules, and when it has taken in what the API server says."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.packets import clients
+from tests.packets.netns import HostProcess, Namespace, tool
+from tests.packets.topology import POD_NETWORKS
+
+_METRICS = 10249
+_SYNC = re.compile(
+    r'^kubeproxy_sync_proxy_rules_last_(queued_)?timestamp_seconds(?:\{ip_family="(IPv\d)"\})? (\S+)$', re.MULTILINE
+)
+_LEGACY = "xtables-legacy-multi"
+
+
+def missing_tool(mode: str) -> str | None:
+    """The Debian package whose program kube-proxy needs for `mode` and this machine lacks."""
+    program, package = ("nft", "nftables") if mode == "nftables" else (_LEGACY, "iptables")
+    return None if shutil.which(program) else package
+
+
+class KubeProxy:
+    """kube-proxy in a node's namespace; `async with` starts it, and kills it and only it."""
+
+    def __init__(self, binary: Path, node: Namespace, mode: str, directory: Path, kubeconfig: Path) -> None:
+        self.node = node
+        self.mode = mode
+        config = directory / f"{node.host}.yaml"
+        config.write_text(yaml.safe_dump(_configuration(node.host, mode, kubeconfig)))
+        path = f"PATH={_tools(directory)}:/usr/sbin:/usr/bin:/sbin:/bin"
+        command = [tool("env"), path, str(binary), f"--config={config}", "-v=2"]
+        self._process = HostProcess(node, f"kube-proxy of {node.host}", command, directory / f"{node.host}.log")
+
+    async def __aenter__(self) -> "KubeProxy":
+        self._process.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._process.stop()
+
+    def rules(self) -> list[str]:
+        """Every line of its rules, of both families."""
+        if self.mode == "nftables":
+            texts = [self.node.run("nft", "--stateless", "list", "ruleset")]
+        else:
+            # IPv4 last: kube-proxy writes each family's filter table before its nat table.
+            texts = [self.node.run(_LEGACY, f"{family}-save") for family in ("ip6tables", "iptables")]
+        return [line.strip() for text in texts for line in text.splitlines()]
+
+    def naming(self, address: str) -> list[str]:
+        """The rules that name an address."""
+        whole = re.compile(rf"(?<![0-9a-f.:]){re.escape(address)}(?![0-9a-f.:]*[0-9a-f])")
+        return [line for line in self.rules() if whole.search(line)]
+
+    async def wait_synced(self, markers: Sequence[str], timeout: float = 15.0) -> None:
+        """
+        Wait until every one of `markers`, regular expressions, is found in its rules, and the sync that brought them has ended.
+
+        A marker comes with a change that was made after all that the test waits for, so that is in the rules as well. The rules
+        alone would be too early: after them kube-proxy still clears conntrack.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not (self._holds(markers) and await self._settled()):
+                    assert self._process.pid is not None, f"it ended:\n{self._process.last_words()}"
+                    await asyncio.sleep(0.03)
+        except TimeoutError:
+            words = self._process.last_words()
+            raise AssertionError(f"{self.node.host}: no {markers} after {timeout:g} s:\n{words}") from None
+
+    async def _settled(self) -> bool:
+        """Whether the last sync of each family ended after the last change was queued for it."""
+        times = {(family, queued): float(seconds) for queued, family, seconds in _SYNC.findall(await self._metrics())}
+        families = {family for family, _ in times}
+        return bool(families) and all(times.get((one, ""), 0.0) > times.get((one, "queued_"), 0.0) for one in families)
+
+    async def _metrics(self) -> str:
+        try:
+            return await clients.http_body(self.node, "127.0.0.1", _METRICS, "/metrics")
+        except (OSError, TimeoutError):
+            return ""
+
+    def _holds(self, markers: Sequence[str]) -> bool:
+        text = "\n".join(self.rules())
+        return all(re.search(marker, text) for marker in markers)
+
+
+def _configuration(name: str, mode: str, kubeconfig: Path) -> dict[str, object]:
+    quick = {"minSyncPeriod": "10ms", "syncPeriod": "30s"}
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": mode,
+        mode: quick,
+        "hostnameOverride": name,
+        "clusterCIDR": ",".join(POD_NETWORKS),
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "healthzBindAddress": "0.0.0.0:10256",
+        "metricsBindAddress": f"127.0.0.1:{_METRICS}",
+        # Limits of the whole machine, which no test may change.
+        "conntrack": {"maxPerCore": 0, "min": 0},
+    }
+
+
+def _tools(directory: Path) -> Path:
+    """A folder whose iptables are the legacy ones: the alternative that this kernel has modules for, whatever Debian's default is."""
+    folder = directory / "iptables-legacy"
+    folder.mkdir(exist_ok=True)
+    legacy = shutil.which(_LEGACY)
+    for name in (f"{family}{what}" for family in ("iptables", "ip6tables") for what in ("", "-save", "-restore")):
+        link = folder / name
+        if legacy is not None and not link.exists():
+            link.symlink_to(legacy)
+    return folder

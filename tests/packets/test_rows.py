@@ -1,0 +1,41 @@
+"""
+What ipMode does, for each way in which a cloud delivers: the four rows, in both proxy modes, both families, TCP and UDP.
+
+Each row's assertion holds for its mode, and fails for the other one.
+"""
+
+import pytest
+
+from tests.packets.lab import Lab, Served
+from tests.packets.rows import ROWS, other, view
+
+FAMILIES = {"ipv4": ("IPv4",), "ipv6": ("IPv6",), "dual": ("IPv6", "IPv4")}
+ROW_IDS = [f"{cloud}-publishes-{ip_mode}" for cloud, ip_mode in ROWS]
+
+families = pytest.mark.parametrize("families", FAMILIES.values(), ids=FAMILIES)
+rows = pytest.mark.parametrize(("cloud", "ip_mode"), ROWS, ids=ROW_IDS)
+
+
+async def ready(served: Served) -> None:
+    if served.cloud == "balancer":
+        await served.tell_clients("v1")
+
+
+@rows
+@families
+async def test_the_row_holds(lab: Lab, cloud: str, ip_mode: str, families: tuple[str, ...]) -> None:
+    async with lab.service(ip_mode, cloud=cloud, families=families, protocols=("TCP", "UDP")) as served:
+        await ready(served)
+        ROWS[cloud, ip_mode](await view(served))
+
+
+@rows
+@families
+async def test_the_rows_assertion_fails_for_the_other_mode(
+    lab: Lab, cloud: str, ip_mode: str, families: tuple[str, ...]
+) -> None:
+    async with lab.service(other(ip_mode), cloud=cloud, families=families, protocols=("TCP", "UDP")) as served:
+        await ready(served)
+        found = await view(served)
+        with pytest.raises(AssertionError):
+            ROWS[cloud, ip_mode](found)
