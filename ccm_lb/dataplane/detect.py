@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import aiohttp
 
 from ccm_lb.dataplane import infer, workloads
-from ccm_lb.dataplane.model import ServiceProxy, unknown
+from ccm_lb.dataplane.model import Kind, ServiceProxy, unknown
 from ccm_lb.dataplane.observed import KUBE_SYSTEM, Object, Observed, Withheld
 from ccm_lb.errors import ApiError, ApiUnreachableError, ForbiddenError, NotFoundError
 
@@ -30,6 +30,7 @@ WATCHED_CONFIG_MAPS = ("kube-proxy", "kube-proxy-config", "cilium-config", "antr
 
 PERIOD = 300.0  # seconds after which everything is looked at again: rights and other ConfigMaps may have changed
 DEBOUNCE = 2.0  # seconds for changes that come together, such as a roll-out's
+CONFIRM = 4.0  # seconds after which "unknown" is believed of a cluster that was known
 WATCH_SECONDS = 280  # after which the server ends a watch, and we open the next
 REFUSED_PAUSE = 60.0  # seconds before a watch that was refused is tried again
 BROKEN_PAUSE = 5.0  # seconds before a watch that broke is opened again
@@ -101,10 +102,12 @@ async def _list(api: Api, path: str, params: Mapping[str, str] | None = None) ->
 async def _get(api: Api, path: str) -> Object | Withheld | None:
     try:
         return await api.get(path)
-    except NotFoundError:
-        return None
     except ForbiddenError as error:
         return Withheld(str(error))
+    except ApiError as error:
+        if error.status == 404:  # also the server's own words for a kind that it does not serve, which are no Status
+            return None
+        raise
 
 
 def _in_kube_system() -> str:
@@ -153,7 +156,7 @@ class ServiceProxyDetector:
 
     async def _look(self) -> None:
         try:
-            found = await service_proxy(self._api, everywhere=False, pods=False)
+            found = await self._confirmed()
         except (ApiError, ApiUnreachableError) as error:
             # What was known stays true until somebody says otherwise.
             log.debug("service proxy not looked at", extra={"error": str(error)})
@@ -168,6 +171,15 @@ class ServiceProxyDetector:
             )
             for observer in self._observers:
                 observer(found, previous)
+
+    async def _confirmed(self) -> ServiceProxy:
+        found = await service_proxy(self._api, everywhere=False, pods=False)
+        known = self._told is not None and self._told.kind is not Kind.UNKNOWN
+        if known and found.kind is Kind.UNKNOWN:
+            # An API server that has just started forbids what it will grant in a moment.
+            await asyncio.sleep(CONFIRM)
+            found = await service_proxy(self._api, everywhere=False, pods=False)
+        return found
 
     def _daemonset_changed(self, obj: Object) -> None:
         if infer.relevant(obj):

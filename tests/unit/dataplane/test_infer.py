@@ -357,11 +357,9 @@ def test_a_second_daemonset_is_named() -> None:
 
 def test_a_file_of_the_node_is_not_seen() -> None:
     items = objects("kubeadm", MODE="ipvs")
-    for change in (
-        {"volumeMounts": []},
-        {"volumeMounts": [{"mountPath": "/var/lib/kube-proxy", "name": "lib-modules"}]},
-    ):
-        container(items).update(change)
+    other: data.Json = {"mountPath": "/var/lib/kube-proxy", "name": "lib-modules"}
+    for mounts in ([], [other]):
+        container(items)["volumeMounts"] = mounts
         found = infer.service_proxy(observed(items))
         assert found.mode is Mode.UNKNOWN
         assert any("is a file of the node" in one.fact for one in found.evidence)
