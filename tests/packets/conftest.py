@@ -27,7 +27,11 @@ MODES = ("nftables", "iptables")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if (
+            here in item.path.parents
+            and isinstance(item, pytest.Function)
+            and asyncio.iscoroutinefunction(item.function)
+        ):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

@@ -17,13 +17,15 @@ from tests.packets import cluster, netns, topology
 from tests.packets.cluster import FAMILIES, NAMESPACE, SLICES, Barrier, Json
 from tests.packets.kubeproxy import KubeProxy
 from tests.packets.netns import HostProcess, Namespace
-from tests.packets.pods import Pod
+from tests.packets.pods import PORT, Pod
 from tests.packets.relay import Relay
 
 IP_MODE = "ccm-lb.dev/ip-mode"
+PROXY_PROTOCOL = "ccm-lb.dev/proxy-protocol"
 _LOOPBACK = "127.0.0.1"
 SETTLE = 15.0  # seconds within which a test expects things to have happened
-# Which Services are whose, by the cloud's delivery.
+# How each cloud delivers, and the class of the Services that are its controller's.
+DELIVERY = {"balancer": "proxy", "router": "direct"}
 CLASSES = {"balancer": None, "router": "lab.test/router"}
 
 
@@ -58,13 +60,17 @@ class Lab:
         families: Sequence[str] = ("IPv4",),
         protocols: Sequence[str] = ("TCP",),
         pods: Sequence[str] = ("server1", "server2"),
+        target_port: int = PORT,
+        proxy_protocol: str = "none",
         **spec: object,
     ) -> AsyncIterator["Served"]:
         """A Service with its address, which every node's kube-proxy knows; gone at the end of the block."""
         name = f"web-{self.mode}-{next(self._names)}"
-        body = cluster.service(name, families, protocols, {IP_MODE: ip_mode})
+        annotations = {IP_MODE: ip_mode, PROXY_PROTOCOL: proxy_protocol}
+        body = cluster.service(name, families, protocols, annotations)
         body["spec"] |= {**spec, **({"loadBalancerClass": CLASSES[cloud]} if CLASSES[cloud] else {})}
-        for each in cluster.endpoint_slices(name, cluster.slice_ports(protocols), dict.fromkeys(families, pods)):
+        ports = cluster.slice_ports(protocols, target_port)
+        for each in cluster.endpoint_slices(name, ports, dict.fromkeys(families, pods)):
             await self.kube.create(SLICES, each, NAMESPACE)
         made = await self.kube.create("services", body, NAMESPACE)
         served = Served(self, name, made["metadata"]["uid"], cloud, tuple(protocols), tuple(families))
@@ -146,14 +152,15 @@ class Served:
             raise AssertionError(f"the load balancer after {SETTLE:g} s: {seen}") from None
         return seen
 
-    async def tell_clients(self, version: str) -> None:
-        """PROXY protocol on every TCP listener."""
-        balancer = await self.balancer()
-        told = [
-            {**one, "proxyProtocol": version if one["protocol"] == "TCP" else "none"} for one in balancer["listeners"]
-        ]
-        path = f"/v1/load-balancers/{balancer['id']}"
-        await self.lab.clouds[self.cloud].request("PATCH", path, {"listeners": told})
+    async def configure(self, **settings: object) -> None:
+        """Settings of the load balancer that the controller leaves to the cloud."""
+        path = f"/v1/load-balancers/{(await self.balancer())['id']}"
+        await self.lab.clouds[self.cloud].request("PATCH", path, settings)
+
+    async def warnings(self) -> list[str]:
+        """What the controller has warned the Service's user of."""
+        events = await self.lab.kube.list("events", NAMESPACE, fieldSelector=f"involvedObject.uid={self.uid}")
+        return [one["message"] for one in events if one["type"] == "Warning"]
 
     async def remove(self) -> None:
         """Delete it; it is gone when its load balancer is."""
@@ -188,7 +195,7 @@ async def running(
             proxies[name] = await stack.enter_async_context(proxy)
         for name, cloud in clouds.items():
             flags = ["--handle-unclassed=false", f"--load-balancer-class={CLASSES[name]}"] if CLASSES[name] else []
-            config = cloud.config(ipMode="VIP" if name == "router" else "Proxy")
+            config = cloud.config(delivery=DELIVERY[name])
             controller = Controller(directory, kubeconfig, config, "--leader-elect=false", *flags, name=f"ccm-{name}")
             await stack.enter_async_context(controller)
             await controller.start_ready()
@@ -220,8 +227,7 @@ def wire(hosts: Mapping[str, Namespace]) -> None:
 async def _cloud(stack: contextlib.AsyncExitStack, host: Namespace, directory: Path) -> HostedCloud:
     folder = directory / host.host
     folder.mkdir()
-    delivery = "direct" if host.host == "router" else "proxy"
-    cloud = HostedCloud(host, folder, f"--delivery={delivery}")
+    cloud = HostedCloud(host, folder, f"--delivery={DELIVERY[host.host]}")
     await stack.enter_async_context(Relay(_listening(cloud.port), lambda: host.open_socket(_LOOPBACK)))
     return await stack.enter_async_context(cloud)
 

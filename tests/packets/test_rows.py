@@ -4,6 +4,8 @@ What ipMode does, for each way in which a cloud delivers: the four rows, in both
 Each row's assertion holds for its mode, and fails for the other one.
 """
 
+from contextlib import AbstractAsyncContextManager
+
 import pytest
 
 from tests.packets.lab import Lab, Served
@@ -16,16 +18,25 @@ families = pytest.mark.parametrize("families", FAMILIES.values(), ids=FAMILIES)
 rows = pytest.mark.parametrize(("cloud", "ip_mode"), ROWS, ids=ROW_IDS)
 
 
-async def ready(served: Served) -> None:
-    if served.cloud == "balancer":
-        await served.tell_clients("v1")
+def published(lab: Lab, cloud: str, ip_mode: str, families: tuple[str, ...]) -> AbstractAsyncContextManager[Served]:
+    """A Service for TCP and UDP; a cloud that opens connections of its own says in a header whose they are."""
+    header = "v1" if cloud == "balancer" else "none"
+    # Local, because else kube-proxy hides the clients' addresses from the pods.
+    policy = "Local" if cloud == "router" else "Cluster"
+    return lab.service(
+        ip_mode,
+        cloud=cloud,
+        families=families,
+        protocols=("TCP", "UDP"),
+        proxy_protocol=header,
+        externalTrafficPolicy=policy,
+    )
 
 
 @rows
 @families
 async def test_the_row_holds(lab: Lab, cloud: str, ip_mode: str, families: tuple[str, ...]) -> None:
-    async with lab.service(ip_mode, cloud=cloud, families=families, protocols=("TCP", "UDP")) as served:
-        await ready(served)
+    async with published(lab, cloud, ip_mode, families) as served:
         ROWS[cloud, ip_mode](await view(served))
 
 
@@ -34,8 +45,7 @@ async def test_the_row_holds(lab: Lab, cloud: str, ip_mode: str, families: tuple
 async def test_the_rows_assertion_fails_for_the_other_mode(
     lab: Lab, cloud: str, ip_mode: str, families: tuple[str, ...]
 ) -> None:
-    async with lab.service(other(ip_mode), cloud=cloud, families=families, protocols=("TCP", "UDP")) as served:
-        await ready(served)
+    async with published(lab, cloud, other(ip_mode), families) as served:
         found = await view(served)
         with pytest.raises(AssertionError):
             ROWS[cloud, ip_mode](found)

@@ -65,7 +65,9 @@ def lan_links(host: str) -> Iterator[str]:
     """Lines for a host on the LAN."""
     addresses = [*lan_addresses(host), *(second_client_addresses() if host == CLIENT else ())]
     for address in addresses:
-        yield f"addr add {address}/{64 if ':' in address else 24} dev eth0{' nodad' if ':' in address else ''}"
+        # IPv6 would prefer the address that came last, unless that is deprecated.
+        flags = f" nodad preferred_lft {0 if address in second_client_addresses() else 'forever'}"
+        yield f"addr add {address}/64 dev eth0{flags}" if ":" in address else f"addr add {address}/24 dev eth0"
     yield "link set eth0 up"
     for cloud, networks in POOLS.items():
         if cloud != host:
