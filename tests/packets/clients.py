@@ -152,7 +152,7 @@ async def _ask_by_datagram(host: Namespace, address: str, port: int, source: str
             asking.bind((source, 0))
         asking.connect((address, port))
         # Once more after a while, as every user of UDP does; a pod that got both answers both the same.
-        for patience in (1.0, PATIENCE):
+        for patience in (0.6, PATIENCE):
             await loop.sock_sendall(asking, b"who\n")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):

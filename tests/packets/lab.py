@@ -137,9 +137,10 @@ class Served:
         assert found is not None, f"no load balancer of {self.name}"
         return found
 
-    async def flows(self) -> int:
-        """How many connections and datagram flows have passed the load balancer so far."""
-        return sum(one["connections"] for one in (await self.balancer())["status"]["listeners"])
+    async def flows(self, address: str, protocol: str) -> int:
+        """How many connections, or for UDP exchanges of datagrams, have passed the load balancer at that address so far."""
+        listeners = (await self.balancer())["status"]["listeners"]
+        return sum(one["connections"] for one in listeners if (one["address"], one["protocol"]) == (address, protocol))
 
     async def wait_balancer(self, until: Callable[[Json], object]) -> Json:
         """The load balancer once `until` holds for it."""
@@ -161,6 +162,15 @@ class Served:
         """What the controller has warned the Service's user of."""
         events = await self.lab.kube.list("events", NAMESPACE, fieldSelector=f"involvedObject.uid={self.uid}")
         return [one["message"] for one in events if one["type"] == "Warning"]
+
+    async def wait_warning(self, words: str) -> None:
+        """Until the controller has warned with these words."""
+        try:
+            async with asyncio.timeout(SETTLE):
+                while not any(words in message for message in await self.warnings()):
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"no {words!r} among {await self.warnings()}") from None
 
     async def remove(self) -> None:
         """Delete it; it is gone when its load balancer is."""

@@ -49,3 +49,21 @@ async def test_the_rows_assertion_fails_for_the_other_mode(
         found = await view(served)
         with pytest.raises(AssertionError):
             ROWS[cloud, ip_mode](found)
+
+
+WARNED = {
+    ("balancer", "Proxy"): None,
+    ("balancer", "VIP"): "clients inside the cluster bypass the load balancer",
+    ("router", "VIP"): None,
+    ("router", "Proxy"): "clients outside the cluster are not served",
+}
+
+
+@pytest.mark.parametrize(("cloud", "ip_mode"), WARNED, ids=ROW_IDS)
+async def test_the_controller_warns_where_what_was_asked_for_breaks_traffic(lab: Lab, cloud: str, ip_mode: str) -> None:
+    async with published(lab, cloud, ip_mode, ("IPv4",)) as served:
+        expected = WARNED[cloud, ip_mode]
+        if expected is None:
+            assert await served.warnings() == []
+        else:
+            await served.wait_warning(expected)
