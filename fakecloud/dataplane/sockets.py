@@ -50,7 +50,7 @@ def bind_datagrams(address: str, port: int) -> socket.socket:
 def reset(transport: Any) -> None:
     """Close a connection so that the other side sees a reset instead of a regular end."""
     # Already gone is as good as reset.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
 
