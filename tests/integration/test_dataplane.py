@@ -33,6 +33,9 @@ rules:
     verbs: [get, list, watch]
 """
 NOTICED = 10.0  # seconds after a change, as promised
+SETTLED = (
+    3 * detect.DEBOUNCE
+)  # seconds until the looks are over that the watches begin with; after it only a change is a reason to look
 
 
 @contextlib.asynccontextmanager
@@ -202,6 +205,7 @@ async def test_a_mode_that_changes_is_noticed(control_plane: ControlPlane, kube:
         watching = Watching(api)
         async with watching.running():
             await watching.wait(lambda one: one.mode is Mode.IPTABLES)
+            await asyncio.sleep(SETTLED)
             text = data.objects("kubeadm", MODE="ipvs")[0]["data"]
             await kube.patch("configmaps", "kube-proxy", {"data": text}, "kube-system")
             began = time.monotonic()
@@ -229,6 +233,7 @@ async def test_the_arrival_of_kube_proxy_and_the_removal_of_anetd_are_noticed(
         watching = Watching(api)
         async with watching.running():
             await watching.wait(lambda one: one.kind is Kind.GKE_DATAPLANE_V2)
+            await asyncio.sleep(SETTLED)
             proxies = [one for one in data.objects("kubeadm", MODE="iptables") if one["kind"] != "Node"]
             async with made(kube, proxies):
                 found = await watching.wait(lambda one: "both claim" in one.reason)
@@ -248,7 +253,7 @@ async def test_changes_of_other_daemonsets_are_not_looked_at(
         watching = Watching(api)
         async with watching.running():
             await watching.wait(lambda one: one.kind is Kind.GKE_DATAPLANE_V2)
-            await asyncio.sleep(3 * detect.DEBOUNCE)  # the look after the watches began
+            await asyncio.sleep(SETTLED)
             position = control_plane.audit_position()
             await kube.patch("apps/v1/daemonsets", "localpv", {"metadata": {"labels": {"a": "b"}}}, "kube-system")
             await asyncio.sleep(2 * detect.DEBOUNCE)
