@@ -75,7 +75,7 @@ async def observe(api: Api, *, everywhere: bool = True, pods: bool = True) -> Ob
     """Everything that `infer` and `baremetal.verify` look at. Raises as `service_proxy`."""
     daemonsets, whole = await _daemonsets(api, everywhere=everywhere)
     seen_pods = await _list(api, _pods_path()) if pods else Withheld("they were not asked for")
-    nodes = await _list(api, NODES, {"limit": _SAMPLE, "resourceVersion": "0"})
+    nodes = await _list(api, NODES, {"limit": _SAMPLE})
     first = Observed(daemonsets, whole, {}, seen_pods, nodes)
     config_maps = {place: await _get(api, _config_map(*place)) for place in infer.config_maps(first)}
     calico = not isinstance(daemonsets, Withheld) and any(workloads.name(one) == "calico-node" for one in daemonsets)

@@ -83,7 +83,7 @@ def read(text: str, file: str) -> list[Document]:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

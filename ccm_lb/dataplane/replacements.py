@@ -124,8 +124,7 @@ def _antrea(seen: Observed, daemonset: Object) -> ServiceProxy | None:
         content: Any = documents.read(text, "antrea-agent.conf")[0].content
     except ConfigError:
         return None
-    content = content if isinstance(content, dict) else {}
-    proxy, gates = content.get("antreaProxy") or {}, content.get("featureGates") or {}
+    proxy, gates = _mapping(_mapping(content).get("antreaProxy")), _mapping(_mapping(content).get("featureGates"))
     if gates.get("AntreaProxy") is False or proxy.get("enable") is False or proxy.get("proxyAll") is not True:
         return None  # without proxyAll it serves pods alone, and kube-proxy the rest
     addresses = proxy.get("proxyLoadBalancerIPs") is not False
@@ -138,6 +137,10 @@ def _antrea(seen: Observed, daemonset: Object) -> ServiceProxy | None:
         evidence=(_runs(daemonset), Evidence(where, f"proxyAll true, proxyLoadBalancerIPs {str(addresses).lower()}")),
         rolling=workloads.rolling(daemonset),
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _kube_router(_: Observed, daemonset: Object) -> ServiceProxy | None:

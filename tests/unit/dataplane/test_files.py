@@ -160,6 +160,11 @@ def test_files_that_are_no_input(text: str, message: str) -> None:
     assert str(error.value).startswith(message)
 
 
+def test_a_file_that_is_nested_without_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="f: neither JSON nor YAML"):
+        files.check("[" * 50_000, "f")
+
+
 def test_a_small_file_that_is_endless_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 6)]

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from ccm_lb.dataplane import infer
 from ccm_lb.dataplane.model import Confidence, Kind, Mode
@@ -305,13 +306,12 @@ def test_a_pod_of_a_daemonset_is_no_static_pod() -> None:
         ({"antreaProxy": {"proxyAll": True, "enable": False}}, Kind.NONE),
         ({"antreaProxy": {"proxyAll": True}, "featureGates": {"AntreaProxy": False}}, Kind.NONE),
         ({"antreaProxy": {"proxyAll": True}}, Kind.ANTREA_PROXY),
+        ({"antreaProxy": "x", "featureGates": 5}, Kind.NONE),
         ([], Kind.NONE),
         (None, Kind.NONE),
     ],
 )
 def test_antrea_serves_only_with_proxy_all(change: Any, kind: Kind) -> None:
-    import yaml
-
     items = objects("antrea", ADDRESSES="true")
     items[0]["data"]["antrea-agent.conf"] = "" if change is None else yaml.safe_dump(change)
     assert infer.service_proxy(observed(items)).kind is kind
