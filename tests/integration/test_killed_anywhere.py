@@ -25,14 +25,14 @@ Write = tuple[str, str]
 
 
 class Killer:
-    """Kills the controller at the n-th request to either server, or at the next write of a kind; `at` is that request, if it came."""
+    """Kills the controller at the n-th request to either server, or at the next write of a kind."""
 
     def __init__(self, controller: Controller, *, applied: bool) -> None:
         self._controller = controller
         self._applied = applied
         self._left = 0
         self._wanted: Write | None = None
-        self.at: Exchange | None = None
+        self._at: Exchange | None = None
 
     def watch_over(self, proxy: FaultProxy) -> None:
         """Count this proxy's requests, its watches apart: they are open before the test begins."""
@@ -40,17 +40,22 @@ class Killer:
 
     def arm(self, nth: int = 1, write: Write | None = None) -> None:
         """Kill at the `nth` request, counting only those that are `write` if one is given."""
-        self._left, self._wanted, self.at = nth, write, None
+        self._left, self._wanted, self._at = nth, write, None
 
-    def disarm(self) -> None:
+    def disarm(self) -> Exchange | None:
+        """Kill no more; the request at which it killed, if it did."""
         self._left = 0
+        return self.at()
+
+    def at(self) -> Exchange | None:
+        return self._at
 
     async def _count(self, exchange: Exchange) -> None:
         if self._left == 0 or self._wanted not in (None, write_of(exchange.request.method, exchange.request.path)):
             return
         self._left -= 1
         if self._left == 0:
-            self.at = exchange
+            self._at = exchange
             await self._controller.kill()
             raise CutConnection(reset=False)  # otherwise it is forwarded after its sender's death
 
@@ -112,8 +117,13 @@ async def writes_of(life: Awaitable[None], stack: Stack) -> set[Write]:
     return found | {write_of(call["method"], call["path"]) for call in calls if call["method"] != "GET"}
 
 
+SIDES = pytest.mark.parametrize(
+    "applied", [False, True], ids=["before the request arrives", "before its answer arrives"]
+)
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("applied", [False, True], ids=["before the request arrives", "before its answer arrives"])
+@SIDES
 async def test_killed_at_any_request_it_repairs_everything(
     stack: Stack, api_proxy: FaultProxy, cloud_proxy: FaultProxy, *, applied: bool
 ) -> None:
@@ -132,19 +142,46 @@ async def test_killed_at_any_request_it_repairs_everything(
                 await controller.wait_ready(revived=True)
                 killer.arm(nth)
                 await live(stack, f"life-{nth}")
-                killer.disarm()
-                if killer.at is None:
+                exchange = killer.disarm()
+                if exchange is None:
                     break
-                request = killer.at.request
-                killed_at.add(write_of(request.method, request.path))
-            assert killer.at is None, "no life ended without a kill"
+                killed_at.add(write_of(exchange.request.method, exchange.request.path))
+            assert nth < MOST - 1, "no life ended without a kill"
             # Events are written beside the work, so the n-th request is not the same one in each life: what was missed is aimed at.
             for number, write in enumerate(sorted(all_writes - killed_at)):
                 await controller.wait_ready(revived=True)
                 killer.arm(write=write)
                 await live(stack, f"aimed-{number}")
-                killer.disarm()
-                if killer.at is not None:
+                if killer.disarm() is not None:
                     killed_at.add(write)
         assert len(all_writes) >= 6, f"a life writes more than {all_writes}"
         assert all_writes <= killed_at, f"never killed at {all_writes - killed_at}"
+
+
+@pytest.mark.timeout(600)
+@SIDES
+async def test_a_service_deleted_while_its_killed_controller_is_away_leaves_nothing_in_the_cloud(
+    stack: Stack, api_proxy: FaultProxy, cloud_proxy: FaultProxy, *, applied: bool
+) -> None:
+    await stack.add_node("n1")
+    kubeconfig = stack.through(api_proxy)
+    async with stack.controller("--leader-elect=false", kubeconfig=kubeconfig, cloud_url=cloud_proxy.url) as controller:
+        killer = Killer(controller, applied=applied)
+        killer.watch_over(api_proxy)
+        killer.watch_over(cloud_proxy)
+        for nth in range(1, MOST):
+            await controller.start_ready()
+            name = f"made-{nth}"
+            killer.arm(nth)
+            await stack.create(objects.service(name))
+            await stack.wait(name, lambda service: killer.at() is not None or objects.ingress(service))
+            if killer.disarm() is None:
+                break
+            while controller.pid is not None:
+                await asyncio.sleep(0.01)
+            await stack.delete(name)
+            await controller.start_ready()
+            await stack.wait_gone(name)
+            await stack.wait_unbalanced()
+            await controller.terminate()
+        assert nth >= 5, "making a load balancer takes more requests than that"
