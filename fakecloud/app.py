@@ -23,12 +23,14 @@ from fakecloud.api.operations import Services
 from fakecloud.api.server import application
 from fakecloud.cloud import Cloud, Surroundings
 from fakecloud.config import Settings
-from fakecloud.dataplane.addresses import PresentAddresses
+from fakecloud.dataplane.addresses import InterfaceAddresses, PresentAddresses
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.forwarding import Limits
+from fakecloud.dataplane.netlink import Netlink, NetlinkError
 from fakecloud.dataplane.plane import Plane
 from fakecloud.faults.registry import Chance, Faults
 from fakecloud.journal import Journal
+from fakecloud.policy import AddressMode
 from fakecloud.store import MemoryStore, SqliteStore
 
 logger = logging.getLogger(__name__)
@@ -63,7 +65,9 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     log_file = _open_flow_log(settings.flow_log)
     flows = FlowLog(settings.flows_size, _now, log_file)
     limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
-    plane = Plane(settings.target_networks, limits, PresentAddresses(), flows)
+    netlink = _netlink(settings)
+    addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)
+    plane = Plane(settings.target_networks, limits, addresses, flows)
     cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
     faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
     services = Services(cloud, Journal(settings.journal_size), faults, flows)
@@ -83,6 +87,8 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
         await runner.cleanup()
         await cloud.close()
         await plane.close()
+        if netlink is not None:
+            netlink.close()
         store.close()
         if log_file is not None:
             log_file.close()
@@ -131,6 +137,15 @@ async def _keep_up(cloud: Cloud, flows: FlowLog) -> None:
         flows.flush()
         if second % _REOPEN_EVERY == 0:
             await cloud.reopen_failing()
+
+
+def _netlink(settings: Settings) -> Netlink | None:
+    if settings.addresses is not AddressMode.INTERFACE:
+        return None
+    try:
+        return Netlink(settings.interface)
+    except NetlinkError as error:
+        raise StartError(str(error)) from error
 
 
 def _open_flow_log(path: Path | None) -> TextIO | None:

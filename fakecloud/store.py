@@ -15,12 +15,18 @@ from typing import Protocol
 
 from fakecloud.state.records import Kind, Record
 
-SCHEMA_VERSION = 1
-
 _SCHEMA = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, key));
+INSERT INTO schema_version VALUES (1);
 """
+# What leads from each version to the next, the first of them from 1 to 2.
+_MIGRATIONS = (
+    # Version 2 has kinds of rows that a program of version 1 does not know (actions, replies, reserved addresses):
+    # the number alone keeps it from such a file.
+    "",
+)
+SCHEMA_VERSION = 1 + len(_MIGRATIONS)
 _UPSERT = "INSERT INTO records VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body"
 
 
@@ -80,16 +86,22 @@ class SqliteStore:
         run("PRAGMA locking_mode=EXCLUSIVE")
         run("BEGIN IMMEDIATE")
         if run("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").fetchone() == (0,):
-            for statement in _SCHEMA.split(";")[:-1]:
-                run(statement)
-            run("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
+            self._run_all(_SCHEMA)
         (version,) = run("SELECT version FROM schema_version").fetchone()
-        run("COMMIT")
-        if version != SCHEMA_VERSION:
+        if version > SCHEMA_VERSION:
             raise StoreError(
                 f"--state {self._path}: schema version {version}, this fakecloud knows {SCHEMA_VERSION}; "
                 "use the fakecloud that wrote it, or another file"
             )
+        # All in one transaction: a migration that is interrupted has not begun.
+        for migration in _MIGRATIONS[version - 1 :]:
+            self._run_all(migration)
+        run("UPDATE schema_version SET version = ?", (SCHEMA_VERSION,))
+        run("COMMIT")
+
+    def _run_all(self, statements: str) -> None:
+        for statement in statements.split(";")[:-1]:
+            self._database.execute(statement)
 
     def load(self) -> Sequence[tuple[Kind, str]]:
         rows = self._database.execute("SELECT kind, body FROM records ORDER BY rowid").fetchall()

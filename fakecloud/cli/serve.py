@@ -2,6 +2,7 @@
 
 import ipaddress
 import secrets
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,11 @@ from fakecloud.cli.output import examples
 
 if TYPE_CHECKING:
     from fakecloud.config import Settings
+    from fakecloud.ipam import Network
 
 
 # Options that are settings of the same name.
-_PLAIN = ("action_seconds", "max_load_balancers", "max_connections", "max_body", "flow_log")
+_PLAIN = ("interface", "action_seconds", "max_load_balancers", "max_connections", "max_body", "flow_log")
 
 
 class CidrType(click.ParamType[str]):
@@ -44,8 +46,18 @@ class CidrType(click.ParamType[str]):
 @click.option("--token-file", type=click.Path(path_type=Path), help="Read the token from this file.")
 @click.option("--state", type=click.Path(path_type=Path, dir_okay=False), help="Keep state in this SQLite file.")
 @click.option(
-    "--pool", "pools", envvar="FAKECLOUD_POOL", multiple=True, type=CidrType(), default=["127.84.0.0/16"],
-    help="Network inside 127/8 that load balancers get addresses from. Repeatable.",
+    "--addresses", type=click.Choice(["loopback", "interface", "shared"]), default="loopback",
+    help="loopback: out of 127/8, no right needed, for clients on this machine. interface: added to --interface, "
+    "needs NET_ADMIN, IPv6 too. shared: all load balancers on this host's or pod's own address.",
+)  # fmt: skip
+@click.option("--interface", default="lo", help="For --addresses interface: which one gets the addresses.")
+@click.option(
+    "--shared-address", metavar="ADDRESS", show_default="the one that leads out",
+    help="For --addresses shared: the host's or pod's own address.",
+)  # fmt: skip
+@click.option(
+    "--pool", "pools", envvar="FAKECLOUD_POOL", multiple=True, type=CidrType(), show_default="127.84.0.0/16",
+    help="Network that load balancers get addresses from; for loopback inside 127/8. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),
@@ -122,6 +134,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
     from fakecloud.config import Settings
     from fakecloud.faults import scenarios
     from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+    from fakecloud.policy import AddressMode
 
     given = _token(options["token"], options["token_file"])
     try:
@@ -130,7 +143,8 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
             port=options["port"],
             token=given or secrets.token_urlsafe(24),
             state=options["state"],
-            pools=tuple(ipaddress.ip_network(pool) for pool in options["pools"]),
+            addresses=AddressMode(options["addresses"]),
+            pools=_pools(options),
             target_networks=AddressSet.of(options["target_networks"] or DEFAULT_TARGET_NETWORKS),
             scenarios={} if options["scenarios"] is None else scenarios.read(options["scenarios"]),
             **{name: options[name] for name in _PLAIN},
@@ -140,6 +154,33 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
     except scenarios.ScenarioError as error:
         raise ConfigurationError(str(error)) from error
     return settings, given is None
+
+
+def _pools(options: dict[str, Any]) -> "tuple[Network, ...]":
+    if options["addresses"] == "shared":
+        if options["pools"]:
+            raise ConfigurationError("--pool: with --addresses shared there is one address; --shared-address names it")
+        return (ipaddress.ip_network(_own_address(options["shared_address"])),)
+    if options["shared_address"] is not None:
+        raise ConfigurationError("--shared-address: it belongs to --addresses shared")
+    if not options["pools"] and options["addresses"] == "interface":
+        raise ConfigurationError("--pool: with --addresses interface, say which network may be used, e.g. 10.96.8.0/24")
+    return tuple(ipaddress.ip_network(pool) for pool in options["pools"] or ["127.84.0.0/16"])
+
+
+def _own_address(given: str | None) -> str:
+    if given is not None:
+        try:
+            return str(ipaddress.IPv4Address(given))
+        except ValueError as error:
+            raise ConfigurationError(f"--shared-address {given}: expected an IPv4 address of this machine") from error
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the kernel only says which address it would use towards a documentation network.
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError as error:
+            raise ConfigurationError("--addresses shared: no way out of this machine; give --shared-address") from error
 
 
 def _token(token: str | None, token_file: Path | None) -> str | None:

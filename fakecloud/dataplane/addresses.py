@@ -1,7 +1,10 @@
 """The addresses of load balancers, where they have to be put on an interface first."""
 
+import contextlib
 from collections.abc import Iterable
 from typing import Protocol
+
+from fakecloud.dataplane.netlink import Netlink, NetlinkError
 
 
 class AddressError(Exception):
@@ -33,3 +36,30 @@ class PresentAddresses:
 
     def release(self, addresses: Iterable[str]) -> None:
         """It stays."""
+
+
+class InterfaceAddresses:
+    """Puts each load balancer's address on an interface, and takes away what it has put there."""
+
+    def __init__(self, netlink: Netlink) -> None:
+        self._netlink = netlink
+        self._claimed: set[str] = set()
+
+    def missing(self, address: str) -> bool:
+        return address not in self._claimed
+
+    def claim(self, address: str) -> None:
+        if address in self._claimed:
+            return
+        try:
+            self._netlink.add_address(address)
+        except NetlinkError as error:
+            raise AddressError(str(error)) from error
+        self._claimed.add(address)
+
+    def release(self, addresses: Iterable[str]) -> None:
+        for address in set(addresses) & self._claimed:
+            self._claimed.discard(address)
+            # One that can't be removed is in nobody's way, and the next claim takes it up.
+            with contextlib.suppress(NetlinkError):
+                self._netlink.remove_address(address)

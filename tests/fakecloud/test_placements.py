@@ -1,0 +1,211 @@
+"""The three placements: real addresses on an interface, and one shared address; loopback is everywhere else."""
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakecloud.clients import DEADLINE, Json, Process, load_balancer, run_fakecloud
+from tests.fakecloud.namespaces import connect, inside, namespaces, within
+
+LBS = "/v1/load-balancers"
+SERVER = """
+import socket, sys, threading
+name, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+family = socket.AF_INET6 if ":" in address else socket.AF_INET
+listening = socket.socket(family, socket.SOCK_STREAM)
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind((address, port)); listening.listen(64)
+print("ready", flush=True)
+while True:
+    client, peer = listening.accept()
+    client.sendall(f"{name} {peer[0]} {client.getsockname()[0]}".encode())
+    client.close()
+"""
+
+
+class Cloud:
+    """A fakecloud inside a namespace, called from inside of it."""
+
+    def __init__(self, namespace: str, ready: Json) -> None:
+        self.namespace = namespace
+        self._ready = ready
+
+    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Json]:
+        def ask() -> tuple[int, Json]:
+            request = urllib.request.Request(  # noqa: S310 - fakecloud's own URL
+                self._ready["url"] + path, None if body is None else json.dumps(body).encode(), method=method
+            )
+            request.add_header("Authorization", f"Bearer {self._ready['token']}")
+            try:
+                with urllib.request.urlopen(request, timeout=DEADLINE) as answer:  # noqa: S310 - fakecloud's own URL
+                    content, status = answer.read(), answer.status
+            except urllib.error.HTTPError as error:
+                content, status = error.read(), error.code
+            return status, json.loads(content) if content else {}
+
+        return inside(self.namespace, ask)
+
+
+class Servers:
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, namespace: str, name: str, address: str, port: int) -> subprocess.Popen[str]:
+        command = [*within(namespace), sys.executable, "-c", SERVER, name, address, str(port)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._processes.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    servers.stop()
+
+
+def fetch(namespace: str, address: str, port: int, source: str = "") -> str:
+    """What the server says to a client in the namespace; the error's name when there is no server."""
+
+    def connect_and_read() -> str:
+        try:
+            with socket.create_connection((address, port), 2, (source, 0) if source else None) as client:
+                received = b""
+                while part := client.recv(1000):
+                    received += part
+                return received.decode()
+        except OSError as error:
+            return type(error).__name__
+
+    return inside(namespace, connect_and_read)
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def addresses_in(namespace: str) -> set[str]:
+    shown = subprocess.run(["ip", "-n", namespace, "-j", "addr"], capture_output=True, text=True, check=True).stdout
+    return {info["local"] for link in json.loads(shown) for info in link["addr_info"]}
+
+
+needs_netlink = pytest.mark.skipif(
+    importlib.util.find_spec("pyroute2") is None, reason="needs pyroute2: pip install pyroute2"
+)
+
+
+@needs_netlink
+def test_interface_gives_real_addresses_in_both_families_to_clients_elsewhere(
+    tmp_path: Path, process: Process, servers: Servers
+) -> None:
+    with namespaces("cloud", "client") as (cloud_side, client_side):
+        connect(client_side, cloud_side, "10.70.0.2/24", "10.70.0.1/24")
+        for side, address in ((cloud_side, "fd70::1/64"), (client_side, "fd70::2/64")):
+            (link,) = [
+                one["ifname"]
+                for one in json.loads(subprocess.check_output(["ip", "-n", side, "-j", "link"]))
+                if one["ifname"] != "lo"
+            ]
+            subprocess.run(["ip", "-n", side, "addr", "add", address, "dev", link, "nodad"], check=True)
+        for family, network, gateway in (("-4", "10.99.0.0/24", "10.70.0.1"), ("-6", "fd99::/120", "fd70::1")):
+            subprocess.run(["ip", family, "-n", client_side, "route", "add", network, "via", gateway], check=True)
+        servers.start(cloud_side, "four", "127.0.0.1", 30080)
+        arguments = ("--addresses", "interface", "--pool", "10.99.0.0/24", "--pool", "fd99::/120", "--token", "t")
+        cloud = Cloud(cloud_side, process.start(tmp_path, *arguments, prefix=within(cloud_side)))
+        listeners = [{"port": 80, "targetPort": 30080}]
+        body = load_balancer(families=["IPv4", "IPv6"], listeners=listeners, targets=[{"address": "127.0.0.1"}])
+        status, item = cloud.call("POST", LBS, body)
+        assert (status, [one["address"] for one in item["addresses"]]) == (201, ["10.99.0.1", "fd99::1"])
+        for address in ("10.99.0.1", "fd99::1"):
+            assert fetch(client_side, address, 80).split()[0] == "four"
+        assert {"10.99.0.1", "fd99::1"} <= addresses_in(cloud_side)
+        assert cloud.call("DELETE", f"{LBS}/{item['id']}")[0] == 204
+        assert not {"10.99.0.1", "fd99::1"} & addresses_in(cloud_side)
+        cloud.call("POST", LBS, body)
+        assert process.end()[0] == 0
+        assert not {"10.99.0.1", "fd99::1"} & addresses_in(cloud_side)
+
+
+def test_shared_serves_all_on_one_address_and_refuses_a_port_twice(
+    tmp_path: Path, process: Process, servers: Servers
+) -> None:
+    with namespaces("pod", "client") as (pod, client_side):
+        connect(client_side, pod, "10.70.0.2/24", "10.70.0.1/24")
+        servers.start(pod, "one", "127.0.0.1", 30080)
+        state = ("--state", str(tmp_path / "cloud.db"), "--token", "t")
+        arguments = ("--addresses", "shared", "--shared-address", "10.70.0.1", *state)
+        cloud = Cloud(pod, process.start(tmp_path, *arguments, prefix=within(pod)))
+
+        def create(uid: str, port: int) -> tuple[int, Json]:
+            listeners = [{"port": port, "targetPort": 30080}]
+            return cloud.call(
+                "POST", LBS, load_balancer(uid=uid, listeners=listeners, targets=[{"address": "127.0.0.1"}])
+            )
+
+        first, second = create("u1", 8081), create("u2", 8082)
+        assert [one[1]["addresses"][0]["address"] for one in (first, second)] == ["10.70.0.1"] * 2
+        assert [fetch(client_side, "10.70.0.1", port).split()[0] for port in (8081, 8082)] == ["one", "one"]
+        status, refused = create("u3", 8081)
+        assert (status, refused["errors"][0]["field"]) == (422, "listeners[0].port")
+        cloud.call("DELETE", f"{LBS}/{first[1]['id']}")
+        assert create("u3", 8081)[0] == 201
+        status, refused = cloud.call("POST", LBS, load_balancer(uid="u6", families=["IPv6"]))
+        assert (status, refused["errors"][0]["field"]) == (422, "families[0]")
+        # The pod comes back elsewhere: its load balancers are where it is.
+        process.end()
+        subprocess.run(["ip", "-n", pod, "addr", "flush", "scope", "global"], check=True)
+        connect(client_side, pod, "10.71.0.2/24", "10.71.0.1/24")
+        moved = ("--addresses", "shared", "--shared-address", "10.71.0.1", *state)
+        process.start(tmp_path, *moved, prefix=within(pod))
+        assert fetch(client_side, "10.71.0.1", 8082).split()[0] == "one"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["--addresses", "interface"], ["--pool"], id="interface without a pool"),
+        pytest.param(
+            ["--addresses", "interface", "--pool", "10.9.0.0/24", "--interface", "nope0"],
+            ["nope0"],
+            id="no interface",
+            marks=needs_netlink,
+        ),
+        pytest.param(["--addresses", "shared", "--pool", "10.9.0.0/24"], ["--shared-address"], id="shared with a pool"),
+        pytest.param(["--shared-address", "10.0.0.1"], ["--addresses shared"], id="shared address without shared"),
+        pytest.param(["--addresses", "shared", "--shared-address", "::1"], ["::1", "IPv4"], id="shared IPv6"),
+    ],
+)
+def test_a_placement_that_can_not_work_is_one_clear_line(arguments: list[str], words: list[str]) -> None:
+    ended = run_fakecloud("serve", "--port", "0", *arguments)
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("Error: ")]
+    assert (ended.returncode, [word for word in words if word not in line]) == (2, [])
+
+
+@needs_netlink
+def test_without_the_right_an_interface_address_is_refused_with_the_reason(tmp_path: Path, process: Process) -> None:
+    with namespaces("weak") as (weak,):
+        prefix = [*within(weak), "setpriv", "--bounding-set", "-net_admin"]
+        arguments = ("--addresses", "interface", "--pool", "10.99.0.0/24", "--token", "t")
+        cloud = Cloud(weak, process.start(tmp_path, *arguments, prefix=prefix))
+        status, refused = cloud.call("POST", LBS, load_balancer())
+        assert (status, "NET_ADMIN" in refused["detail"]) == (422, True)
