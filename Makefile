@@ -38,6 +38,17 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
+# What packets need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
+PACKAGES := conntrack haproxy iproute2 iptables nftables nginx-light
+
+.PHONY: packages
+packages:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s $(PACKAGES) >/dev/null 2>&1; then \
+	  echo "setup: installing $(PACKAGES)"; \
+	  apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PACKAGES) >/dev/null \
+	    || echo "setup: not installed; the tests that need them are skipped"; \
+	fi
+
 # ---- see it work ------------------------------------------------------------------------------------------------
 
 .PHONY: demo
@@ -57,12 +68,13 @@ UNIT_BUDGET := 60
 COMPONENT_BUDGET := 180
 FAKECLOUD_BUDGET := 300
 INTEGRATION_BUDGET := 1500
+PACKETS_BUDGET := 600
 DOCS_BUDGET := 180
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
 
 .PHONY: test
-test: lint test-unit test-component test-fakecloud controlplane test-integration test-docs test-demo ## everything, with all its set-up
+test: lint test-unit test-component packages test-fakecloud controlplane test-integration test-packets test-docs test-demo ## everything, with all its set-up
 
 .PHONY: controlplane
 controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 10 minutes the first time)
@@ -74,7 +86,7 @@ lint: .venv/.ready ## formatting, lint, types, import directions
 
 .PHONY: test-unit
 test-unit: .venv/.ready ## the decisions: neither Go nor root nor a server; every branch of the pure modules
-	@$(SUITE) unit $(UNIT_BUDGET) pytest -q tests/unit --cov --cov-config=tests/pure.toml --cov-report=term-missing:skip-covered
+	@$(SUITE) unit $(UNIT_BUDGET) pytest -q tests/unit --cov --cov-branch --cov-config=tests/pure.toml --cov-report=term-missing:skip-covered
 
 .PHONY: test-component
 test-component: .venv/.ready ## parts together on virtual time, the provider kit on every backend
@@ -87,6 +99,10 @@ test-fakecloud: .venv/.ready ## fakecloud over real HTTP and real sockets
 .PHONY: test-integration
 test-integration: controlplane ## the controller as a process, a genuine API server; KUBE_VERSION=1.34.4 for an older one
 	@$(SUITE) integration $(INTEGRATION_BUDGET) pytest -q tests/integration --durations=10
+
+.PHONY: test-packets
+test-packets: controlplane packages ## real packets through the genuine kube-proxy in network namespaces; needs root
+	@$(SUITE) packets $(PACKETS_BUDGET) pytest -q tests/packets
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed
