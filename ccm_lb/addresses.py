@@ -48,9 +48,9 @@ def scope(ip: str) -> Scope:
 
 
 def canonical(ip: str) -> str:
-    """The one way to write an address; what is none is returned as it is."""
+    """The one way to write an address; IPv4 has no other. What is none is returned as it is."""
     try:
-        return str(ipaddress.ip_address(ip))
+        return str(ipaddress.ip_address(ip)) if ":" in ip else ip
     except ValueError:
         return ip
 

@@ -6,9 +6,10 @@ WaitingForLoadBalancer is ours: upstream is silent, or warns, while a cloud that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ccm_lb.backends.base import EventRecorder
+from ccm_lb.notices import TYPES, Notice
 from ccm_lb.objects import Node, Service
 
 NAMED_NODES = 20  # upstream's limit of node names in a message
@@ -48,6 +49,10 @@ class Announcer:
         self._events.event(
             service, "Warning", "DeleteLoadBalancerFailed", f"Error deleting load balancer: {words(error)}"
         )
+
+    def tell(self, service: Service, news: Iterable[Notice]) -> None:
+        for one in news:
+            self._events.event(service, TYPES[one.reason], one.reason, one.message)
 
     def nodes_updated(self, service: Service, nodes: Sequence[Node]) -> None:
         if nodes:

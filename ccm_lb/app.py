@@ -22,11 +22,12 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 from ccm_lb import log
+from ccm_lb.addresses import Kind
 from ccm_lb.announce import words
 from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
-from ccm_lb.cluster import Cluster
+from ccm_lb.cluster import Cluster, server_addresses
 from ccm_lb.config import Config
 from ccm_lb.controller import Controller
 from ccm_lb.errors import ConfigError
@@ -38,6 +39,7 @@ from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection, Timi
 from ccm_lb.metrics import Metrics
 from ccm_lb.objects import Key
 from ccm_lb.predicates import Scope
+from ccm_lb.publish import Policy
 from ccm_lb.reconcile import Dependencies, Reconciler
 from ccm_lb.resync import Resync
 from ccm_lb.state import ClusterState
@@ -164,7 +166,12 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     del waiting["cloud"]
 
     state = ClusterState(Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
-    deps = Dependencies(cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER)
+    policy = Policy(
+        allowed=frozenset(map(Kind, config.allow_addresses)),
+        hostname_suffix=config.hostname_suffix or "",
+        api_server=await server_addresses(parts.api.server),
+    )
+    deps = Dependencies(cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER, policy)
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
     controller = Controller(
         state, Reconciler(deps, state), queue, config.node_sync_debounce, parts.metrics.nodes_synced

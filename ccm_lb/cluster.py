@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+import yarl
 
 from ccm_lb import patches
 from ccm_lb.errors import ApiError, ConfigError, ForbiddenError
@@ -16,16 +20,26 @@ _STREAMING_LISTS_SINCE = (1, 34)
 _FROM_CACHE = {"resourceVersion": "0"}  # any state that the API server has at hand; a GET decides where it matters
 
 
+async def server_addresses(server: str) -> tuple[str, ...]:
+    """The IP addresses that a server's URL stands for; none where its name cannot be resolved."""
+    url = yarl.URL(server)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(url.host or "", url.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return ()
+    return tuple(sorted({str(address[0]) for *_, address in found}))
+
+
 class Requests(Protocol):
     """What `kube.KubeApi` offers; plain JSON, errors as in `ccm_lb.errors`."""
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]: ...
-    async def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
+    async def patch(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]: ...
     async def list_metadata(self, path: str, params: Mapping[str, str] | None = None) -> list[dict[str, Any]]: ...
 
 
 class Cluster:
-    """One cluster's API, for the reconciler (`reconcile.Services`) and the resync (`resync.Objects`)."""
+    """One cluster's API, for the reconciler (`writes.Services`) and the resync (`resync.Objects`)."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -33,8 +47,8 @@ class Cluster:
     async def get_service(self, key: Key) -> Mapping[str, Any]:
         return await self._requests.get(_service(key))
 
-    async def patch_service_status(self, key: Key, patch: patches.Patch) -> Mapping[str, Any]:
-        return await self._requests.patch(f"{_service(key)}/status", patch)
+    async def patch_service_status(self, key: Key, patch: patches.Patch, *, dry_run: bool = False) -> Mapping[str, Any]:
+        return await self._requests.patch(f"{_service(key)}/status", patch, dry_run=dry_run)
 
     async def get_node(self, name: str) -> Mapping[str, Any]:
         return await self._requests.get(f"{NODES}/{name}")

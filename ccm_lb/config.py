@@ -82,6 +82,7 @@ Duration = Annotated[
 Pause = Annotated[
     float, BeforeValidator(seconds), Field(ge=0), Kind("DURATION", "a duration such as 1s, 500ms, 0, or seconds")
 ]
+_AddressKind = Literal["loopback", "link-local", "unspecified", "multicast", "node", "api-server"]
 _ClassName = Annotated[str, StringConstraints(pattern=_CLASS_NAME)]
 
 _API = Group("Kubernetes API")
@@ -140,6 +141,21 @@ class Config(BaseModel):
     handle_unclassed: Annotated[Switch, _SERVICES] = Field(
         default=True,
         description="Serve Services without a class; switch it off where another controller is the default one.",
+    )
+    allow_addresses: Annotated[
+        tuple[_AddressKind, ...],
+        BeforeValidator(_names),
+        _SERVICES,
+        Kind("KINDS", "some of loopback, link-local, unspecified, multicast, node and api-server"),
+    ] = Field(
+        default=(),
+        description="Kinds of addresses that are published although clients elsewhere cannot use them, or a node or the API server has"
+        " them too (these get ipMode Proxy), as a list separated by commas.",
+    )
+    hostname_suffix: Annotated[Text, _SERVICES] = Field(
+        default=None,
+        description="For API servers without ipMode: publish NAME.NAMESPACE.SUFFIX instead of an address that needs ipMode Proxy, so that"
+        " clients inside the cluster do not miss the load balancer. The name has to lead to it.",
     )
     concurrent_service_syncs: Annotated[Count, _SERVICES] = Field(
         default=64,

@@ -8,6 +8,7 @@ Lease is held.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -75,6 +76,13 @@ class Controller:
         """A GET, sent when `known` was the newest resourceVersion seen, says that there is no such Node."""
         if self._state.node_vanished(name, known):
             self._sweep_soon()
+
+    async def recheck(self) -> None:
+        """Queue the Services that an upgrade of the cluster lets be published better. Raises ApiError, ApiUnreachableError."""
+        if self._working:
+            with contextlib.suppress(NotLeaderError):
+                for key in await self._reconciler.recheck():
+                    self._queue_if_needed(key)
 
     def _on_service(self, event: str | None, service: Service) -> None:
         key, known = service.key, self._state.services.get(service.key)

@@ -5,6 +5,12 @@ A class exists here only where somebody acts differently on it; everything else 
 to the user as it is, and is retried with a growing pause.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ccm_lb.objects import PortStatus
+
 
 class CCMError(Exception):
     """The root of all errors that this package raises on purpose."""
@@ -37,6 +43,19 @@ class TerminalError(CCMError):
     What served before goes on serving; the user gets the message as a Warning; a change of the Service is tried at once, and
     without one the reconcile is repeated only at the longest pause of the backoff.
     """
+
+
+class PortsError(TerminalError):
+    """
+    The cloud serves none of the Service, because it cannot serve `ports`, each with its `error` (KEP-1435).
+
+    As TerminalError, and the condition LoadBalancerPortsError says so. Where some ports are served, a backend answers with
+    the errors in the status instead.
+    """
+
+    def __init__(self, message: str, ports: Sequence[PortStatus]) -> None:
+        super().__init__(message)
+        self.ports = tuple(ports)
 
 
 class ImplementedElsewhereError(CCMError):

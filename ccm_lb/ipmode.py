@@ -72,8 +72,8 @@ class Traffic:
     enforces_source_ranges: bool | None = None
     probes_from_own_address: bool = False  # health probes have the load balancer's address as their source
     probes_to_own_address: bool = False  # health probes have it as their destination
-    default: IPMode | None = None  # what the provider's settings say
-    private_default: IPMode | None = None  # the same, for private addresses
+    default: IPMode | str | None = None  # what the provider's settings say
+    private_default: IPMode | str | None = None  # the same, for private addresses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Inputs:
         return tuple(port for port in self.traffic.ports if port.reason)
 
     @property
-    def default(self) -> IPMode | None:
+    def default(self) -> IPMode | str | None:
         """The provider's, for this kind of address."""
         private = self.traffic.private_default if self.scope is Scope.PRIVATE else None
         return private or self.traffic.default

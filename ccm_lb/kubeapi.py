@@ -161,8 +161,11 @@ class KubeApi:
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._write("PUT", path, body, "application/json")
 
-    async def patch(self, path: str, body: Mapping[str, Any], content_type: str = STRATEGIC_MERGE) -> dict[str, Any]:
-        return await self._write("PATCH", path, body, content_type)
+    async def patch(
+        self, path: str, body: Mapping[str, Any], content_type: str = STRATEGIC_MERGE, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """`dry_run`: checked and answered as usual, and not stored."""
+        return await self._write("PATCH", path, body, content_type, {"dryRun": "All"} if dry_run else {})
 
     async def server_version(self) -> dict[str, Any]:
         """`major`, `minor`, `gitVersion` and more, as the server says it."""
@@ -183,11 +186,12 @@ class KubeApi:
         except TimeoutError as error:
             raise ApiUnreachableError(f"{self.server} gave no answer within {PROBE_TIMEOUT:g} s") from error
 
-    async def _write(self, method: str, path: str, body: Mapping[str, Any], content_type: str) -> dict[str, Any]:
+    async def _write(
+        self, method: str, path: str, body: Mapping[str, Any], content_type: str, more: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": content_type}
-        return await self._call(
-            _Request(method, path, {"fieldManager": FIELD_MANAGER}, headers, json.dumps(body).encode())
-        )
+        params = {"fieldManager": FIELD_MANAGER, **(more or {})}
+        return await self._call(_Request(method, path, params, headers, json.dumps(body).encode()))
 
     async def _call(self, request: _Request) -> dict[str, Any]:
         deadline = self._clock.monotonic() + RETRY_WINDOW

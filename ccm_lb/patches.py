@@ -22,17 +22,25 @@ def finalizer_patch(uid: str) -> Patch:
     return {"metadata": {"uid": uid, "finalizers": [CLEANUP_FINALIZER]}}
 
 
-def status_patch(uid: str, status: LoadBalancerStatus) -> Patch:
-    """Publish `status`; conditions and other parts of the Service's status stay as they are."""
-    return {"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": _ingress_json(status)}}}
+def status_patch(uid: str, status: LoadBalancerStatus | None, condition: Mapping[str, Any] | None = None) -> Patch:
+    """Publish `status` and set `condition`, each unless None; everything else of the Service's status stays as it is."""
+    changes: dict[str, Any] = {}
+    if status is not None:
+        changes["loadBalancer"] = {"ingress": _ingress_json(status)}
+    if condition is not None:
+        changes["conditions"] = [dict(condition)]  # merged by type
+    return {"metadata": {"uid": uid}, "status": changes}
 
 
-def release_patch(uid: str, *, clear_status: bool) -> Patch:
-    """Take our finalizer off and, in the same write, the addresses that are no longer served."""
+def release_patch(uid: str, *, clear_status: bool, drop_condition: str = "") -> Patch:
+    """Take our finalizer off and, in the same write, the addresses that are no longer served and the condition of that type."""
     patch: dict[str, Any] = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [CLEANUP_FINALIZER]}}
+    status: dict[str, Any] = {}
     if clear_status:
-        patch["status"] = {"loadBalancer": {"ingress": None}}
-    return patch
+        status["loadBalancer"] = {"ingress": None}
+    if drop_condition:
+        status["conditions"] = [{"type": drop_condition, "$patch": "delete"}]
+    return {**patch, "status": status} if status else patch
 
 
 def _ingress_json(status: LoadBalancerStatus) -> list[dict[str, Any]] | None:
@@ -72,6 +80,25 @@ def _comparable_entry(entry: LoadBalancerIngress) -> LoadBalancerIngress:
     with contextlib.suppress(ValueError):
         address = str(ipaddress.ip_address(address))
     return entry.model_copy(update={"ip": address, "ip_mode": entry.ip_mode or IPMode.VIP})
+
+
+def without_modes(status: LoadBalancerStatus) -> LoadBalancerStatus:
+    """The status as a server stores it that does not have ipMode, in the form of `comparable`."""
+    return LoadBalancerStatus(
+        ingress=tuple(one.model_copy(update={"ip_mode": IPMode.VIP if one.ip else None}) for one in status.ingress)
+    )
+
+
+def other_modes(status: LoadBalancerStatus) -> Mapping[str, IPMode | str]:
+    """The modes that are not VIP, by IP: those that only a server with ipMode can store."""
+    return {one.ip: one.ip_mode for one in status.ingress if one.ip and one.ip_mode and one.ip_mode is not IPMode.VIP}
+
+
+def stores_modes(sent: LoadBalancerStatus, stored: LoadBalancerStatus) -> bool | None:
+    """Whether the server that answered `stored` to `sent` has ipMode; None if that does not show."""
+    answered = {one.ip: one.ip_mode for one in stored.ingress if one.ip}
+    shown = [answered[ip] == mode for ip, mode in other_modes(sent).items() if ip in answered]
+    return all(shown) if shown else None
 
 
 def finalizer_set_by(managed_fields: list[dict[str, Any]], manager: str) -> bool:

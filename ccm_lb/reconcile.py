@@ -12,44 +12,27 @@ import dataclasses
 import datetime as dt
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol
 
-from ccm_lb import announce, patches, predicates
+from ccm_lb import announce, patches, portstatus, predicates
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
 from ccm_lb.errors import (
     CCMError,
-    ConflictError,
     ImplementedElsewhereError,
-    InvalidError,
     NotFoundError,
     NotLeaderError,
+    PortsError,
     RetryAfterError,
     TerminalError,
 )
-from ccm_lb.objects import Key, LoadBalancerStatus, Service, parse_service
+from ccm_lb.objects import Key, LoadBalancerStatus, Node, Service
 from ccm_lb.plan import Operation, Synced
+from ccm_lb.publish import Policy, Publisher
 from ccm_lb.state import ClusterState
+from ccm_lb.writes import Fence, Services, ServiceWrites
 
 log = logging.getLogger(__name__)
-
-
-class Services(Protocol):
-    """What is read and written of Services at the Kubernetes API, as plain JSON."""
-
-    async def get_service(self, key: Key) -> Mapping[str, Any]:
-        """The live object. Raises NotFoundError."""
-        ...
-
-    async def patch_service_status(self, key: Key, patch: patches.Patch) -> Mapping[str, Any]:
-        """The object after a strategic-merge patch of its status. Raises NotFoundError; InvalidError if the UID is another."""
-        ...
-
-
-class Fence(Protocol):
-    def holds(self) -> bool:
-        """Whether the Lease is surely held right now."""
-        ...
 
 
 class Observer(Protocol):
@@ -73,6 +56,7 @@ class Dependencies:
     fence: Fence
     observer: Observer
     field_manager: str
+    policy: Policy = dataclasses.field(default_factory=Policy)
 
 
 class Reconciler:
@@ -81,11 +65,12 @@ class Reconciler:
     def __init__(self, deps: Dependencies, state: ClusterState) -> None:
         self._api = deps.api
         self._backend = deps.backend
-        self._fence = deps.fence
         self._observer = deps.observer
         self._field_manager = deps.field_manager
         self._announce = announce.Announcer(deps.events)
         self._state = state
+        self._writes = ServiceWrites(deps.api, deps.fence, state)
+        self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy)
 
     async def reconcile(self, key: Key) -> None:
         """
@@ -100,7 +85,7 @@ class Reconciler:
         operation, outcome = Operation.NOTHING, "error"
         try:
             if self._state.is_doubtful(key):
-                await self._refresh(key)
+                await self._writes.refresh(key)
                 self._state.asked(key)
             await self._remove_left_behind(key)
             operation = self._state.operation(key)
@@ -119,6 +104,10 @@ class Reconciler:
         finally:
             if operation is not Operation.NOTHING:
                 self._observer.reconciled(operation.value, outcome, time.monotonic() - began)
+
+    async def recheck(self) -> Sequence[Key]:
+        """The Services to be looked at again because the cluster was upgraded. Raises CCMError: it cannot be asked."""
+        return await self._publisher.recheck()
 
     async def _perform(self, operation: Operation, service: Service) -> None:
         steps = {Operation.ENSURE: self._ensure, Operation.UPDATE_NODES: self._update, Operation.CLEANUP: self._cleanup}
@@ -143,7 +132,7 @@ class Reconciler:
             # Before the first cloud call: a crash in between then leaves a Service that is visited again, not a
             # load balancer that nobody remembers.
             with _prefix("failed to add load balancer cleanup finalizer"):
-                live = await self._patch(service, patches.finalizer_patch(service.uid))
+                live = await self._writes.patch(service, patches.finalizer_patch(service.uid))
             if live is None or live.deleting or not predicates.wants_load_balancer(live, self._state.scope):
                 return  # it changed under our hands: the change is known and queued
             service = live
@@ -152,26 +141,28 @@ class Reconciler:
             self._announce.no_nodes(service)
         self._state.begin(service)
         with _prefix("failed to ensure load balancer"):
-            answer: object = await self._backend.ensure_load_balancer(service, nodes)
-        status = _checked(answer)
-        changed = status != patches.comparable(service.status.load_balancer)
-        if changed or not verifying:
-            self._announce.ensured(service)
-        stored = status
-        if changed:
-            with _prefix("failed to update load balancer status"):
-                live = await self._patch(service, patches.status_patch(service.uid, status))
-            if live is None:
-                return
-            stored = patches.comparable(live.status.load_balancer)
-            # A wiped status that is written again is no first address.
-            first = self._state.synced(service) is None and not service.status.load_balancer.ingress
-            if first and service.metadata.creation_timestamp:
-                self._observer.addressed(_age(service.metadata.creation_timestamp))
-            log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(status)})
+            answer = await self._ensure_in_cloud(service, nodes)
+        draft = await self._publisher.draft(service, answer)
+        if draft is None:
+            return
+        with _prefix("failed to update load balancer status"):
+            stored = await self._publisher.write(service, draft, quiet=verifying)
+        if stored is None:
+            return
+        # A wiped status that is written again is no first address.
+        first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
+        if first and service.metadata.creation_timestamp:
+            self._observer.addressed(_age(service.metadata.creation_timestamp))
         self._state.record(
             service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
         )
+
+    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
+        try:
+            return await self._backend.ensure_load_balancer(service, nodes)
+        except PortsError as error:
+            await self._publisher.refuse_ports(service, error)
+            raise
 
     async def _update(self, service: Service) -> None:
         nodes = self._state.eligible_nodes()
@@ -187,6 +178,7 @@ class Reconciler:
         if synced is not None:
             self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
         self._announce.nodes_updated(service, nodes)
+        self._publisher.nodes_changed(service)
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})
 
     async def _cleanup(self, service: Service) -> None:
@@ -206,7 +198,10 @@ class Reconciler:
         with _prefix("failed to remove load balancer cleanup finalizer"):
             clear = self._status_is_ours(service, found)
             self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
-            live = await self._patch(service, patches.release_patch(service.uid, clear_status=clear))
+            condition = portstatus.CONDITION if portstatus.has_condition(service) else ""
+            patch = patches.release_patch(service.uid, clear_status=clear, drop_condition=condition)
+            live = await self._writes.patch(service, patch)
+        self._publisher.forget(service)
         if live is not None and live.deleting and not live.metadata.finalizers:
             self._state.released(live)
         self._announce.deleted(service)
@@ -215,7 +210,7 @@ class Reconciler:
     async def _remove_left_behind(self, key: Key) -> None:
         """Delete what Services left in the cloud that disappeared without waiting for their clean-up."""
         for service in self._state.left_behind(key):
-            self._check_fence()
+            self._writes.check_fence()
             self._announce.deleting(service)
             try:
                 with contextlib.suppress(ImplementedElsewhereError):
@@ -229,6 +224,7 @@ class Reconciler:
                 raise CCMError(announce.words(error)) from error
             self._announce.deleted(service)
             self._state.removed(service)
+            self._publisher.forget(service)
             log.info("deleted the load balancer of a vanished Service", extra={"service": str(key), "uid": service.uid})
 
     # ---- whose is it
@@ -255,40 +251,6 @@ class Reconciler:
             return True
         # The Service is another controller's now, and what is published may be its address already.
         return found is not None and {one.ip for one in found.ingress} == {one.ip for one in published.ingress}
-
-    # ---- the API
-
-    async def _patch(self, service: Service, patch: patches.Patch) -> Service | None:
-        """The Service after the patch, which is also taken note of; None if the Service of this UID is gone, noted as well."""
-        self._check_fence()
-        known = self._state.services.version(service.key)
-        try:
-            live = parse_service(await self._api.patch_service_status(service.key, patch))
-        except NotFoundError:
-            self._state.vanished(service.key, known)
-            return None
-        except (InvalidError, ConflictError):
-            current = await self._refresh(service.key)
-            if current is None or current.uid != service.uid or (current.deleting and not current.has_finalizer):
-                return None  # no finalizer can be put on a Service under deletion
-            raise
-        self._state.see(live)
-        return live
-
-    async def _refresh(self, key: Key) -> Service | None:
-        """Ask the API server for the live Service and take note of the answer; what is known now, None if there is none."""
-        known = self._state.services.version(key)
-        try:
-            live = parse_service(await self._api.get_service(key))
-        except NotFoundError:
-            self._state.vanished(key, known)
-            return self._state.services.get(key)
-        self._state.see(live)
-        return live
-
-    def _check_fence(self) -> None:
-        if not self._fence.holds():
-            raise NotLeaderError("the Lease is not held any more")
 
     # ---- failures
 
@@ -322,19 +284,5 @@ def _prefix(said: str) -> Iterator[None]:
         raise _SyncError(f"{said}: {announce.words(error)}") from error
 
 
-def _checked(answer: object) -> LoadBalancerStatus:
-    """What a backend answered to ensure, if it can be published; a backend is other people's code."""
-    if not isinstance(answer, LoadBalancerStatus):
-        raise CCMError("service status returned by EnsureLoadBalancer is nil")
-    try:
-        return patches.checked(answer)
-    except ValueError as error:
-        raise CCMError(f"the backend returned an unusable address: {error}") from error
-
-
 def _age(timestamp: str) -> float:
     return max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(timestamp)).total_seconds())
-
-
-def _words(status: LoadBalancerStatus) -> str:
-    return ",".join(f"{one.ip or one.hostname}/{one.ip_mode or '-'}" for one in status.ingress)

@@ -51,6 +51,10 @@ class Sink(Protocol):
     def vanished_service(self, key: Key, known: int) -> None: ...
     def vanished_node(self, name: str, known: int) -> None: ...
 
+    async def recheck(self) -> None:
+        """Ask what no object shows: whether the API server can do more than it could."""
+        ...
+
 
 class Resync:
     """Compares every `period` seconds, and soon after each re-list of the watch (`seen`, `soon`)."""
@@ -84,6 +88,7 @@ class Resync:
             self._now.clear()
             try:
                 await self.compare()
+                await self._sink.recheck()
             except (ApiError, ApiUnreachableError) as error:
                 log.warning("the resync failed and is repeated", extra={"reason": words(error), "pause": RETRY_PAUSE})
                 self.soon(RETRY_PAUSE)

@@ -58,6 +58,10 @@ class ClusterState:
         """The newest resourceVersion seen of the Node, 0 if none."""
         return self._nodes.version(name)
 
+    def nodes(self) -> tuple[Node, ...]:
+        """All Nodes known, the eligible ones and the others."""
+        return tuple(self._nodes)
+
     def node_names(self) -> list[str]:
         """All Nodes known, the eligible ones and the others."""
         return [node.name for node in self._nodes]

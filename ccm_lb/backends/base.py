@@ -35,6 +35,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 
 
@@ -170,6 +171,15 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         """The name for a new load balancer of `service`. By default upstream's: "a" and the UID without dashes, 32 characters."""
         return default_load_balancer_name(service)
 
+    def traffic(self, service: Service) -> Traffic | None:  # noqa: ARG002 - for those who override it
+        """
+        How the load balancer of `service` treats traffic, by the settings that `ensure_load_balancer` makes it from; no I/O.
+
+        Given, the core chooses the ipMode of each address by the table in docs/ipmode.md, explains it, and does not look at the one
+        that `ensure_load_balancer` answers. None, the default, leaves the choice to the backend.
+        """
+        return None
+
     @abc.abstractmethod
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         """
@@ -177,9 +187,12 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
 
         `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. ipMode says how
         traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection of its own or
-        adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose.
+        adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose. The annotation for ipMode is the core's.
+
+        A port that cannot be served has an `error` in `ports` of each entry, and the others are served (KEP-1435).
 
         Raises:
+            PortsError: nothing is made or changed, because these ports cannot be served.
             RetryAfterError: the cloud accepted the request and needs `delay` seconds more.
             TerminalError: nothing will help until the Service itself changes.
         """

@@ -1,22 +1,22 @@
 """
-The backend for fakecloud, and the example for provider authors: a whole cloud in one file.
+The backend for fakecloud, and an example for provider authors: a whole cloud.
 
-fakecloud delivers by opening a connection of its own to a node's port, so its addresses are published as ipMode Proxy unless
-the Service's annotation says otherwise.
+What ipMode its addresses get follows from `traffic`; that is made from the same values as the load balancer.
 """
 
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ccm_lb import annotations
+from ccm_lb import annotations, ipmode, portstatus
+from ccm_lb.annotations import ProxyProtocol
+from ccm_lb.backends import fakecloud_requests as requests
 from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Response
-from ccm_lb.errors import CCMError, ConfigError, TerminalError
-from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, Service
-
-PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
+from ccm_lb.errors import CCMError, ConfigError, PortsError, TerminalError
+from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
+from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service
 
 
 class FakecloudConfig(BackendConfig):
@@ -27,7 +27,15 @@ class FakecloudConfig(BackendConfig):
     token_file: pathlib.Path | None = Field(
         default=None, description="a file with the token, read anew when it is refused"
     )
-    ip_mode: IPMode = Field(default=IPMode.PROXY, description="what is published where no annotation says otherwise")
+    ip_mode: IPMode | None = Field(
+        default=None, description="the default for what docs/ipmode.md leaves open; Proxy for a delivery by proxy"
+    )
+    delivery: Literal["proxy", "direct"] = Field(
+        default="proxy", description="how fakecloud was told to deliver: to node ports, or with the destination kept"
+    )
+    proxy_protocol: ProxyProtocol = Field(
+        default=ProxyProtocol.NONE, description="PROXY protocol on all ports where no annotation says otherwise"
+    )
 
     @model_validator(mode="after")
     def _one_token(self) -> Self:
@@ -49,13 +57,25 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         """Check that the cloud answers and takes the token."""
         await self._call("GET", "/v1/address-pools")
 
+    def traffic(self, service: Service) -> Traffic:
+        options, default = annotations.parse(service), self.context.config.proxy_protocol
+        headers = [(port, options.proxy_protocol_on(port, default)) for port in service.spec.ports]
+        return Traffic(
+            delivery=Delivery.KEPT if self.context.config.delivery == "direct" else Delivery.REWRITTEN,
+            ports=tuple(
+                PortTraffic(port.port, port.protocol, "" if header is ProxyProtocol.NONE else header)
+                for port, header in headers
+            ),
+            enforces_source_ranges=True,
+            default=self.context.config.ip_mode,
+        )
+
     async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
         found = await self._find(service)
-        return self._status(service, found[0]) if found else None
+        return self._published(service, found[0]) if found else None
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        wanted = _desired(service, nodes)
-        ip_mode = annotations.parse(service).ip_mode or self.context.config.ip_mode
+        wanted = requests.desired(service, nodes, annotations.parse(service), self.context.config.proxy_protocol)
         found = await self._find(service)
         if found:
             load_balancer = await self._update(service, found[0], wanted)
@@ -67,13 +87,13 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             )
             # The answer to a create is the first load balancer of this owner: made by a request whose reply was lost, it is older.
             load_balancer = await self._update(service, load_balancer, wanted)
-        return _published(load_balancer, ip_mode)
+        return self._published(service, load_balancer)
 
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
         found = await self._find(service)
         if not found:
             raise CCMError("the load balancer is not there")
-        await self._update(service, found[0], {"targets": _targets(service, nodes)})
+        await self._update(service, found[0], {"targets": list(requests.targets_of(service, nodes))})
 
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         for load_balancer in await self._find(service):
@@ -84,16 +104,29 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     async def _update(
         self, service: Service, existing: Mapping[str, Any], wanted: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        difference = {name: value for name, value in wanted.items() if not _same(existing.get(name), value)}
+        difference = {name: value for name, value in wanted.items() if not requests.same(existing.get(name), value)}
         if not difference:
             return existing
-        return await self._write(service, "PATCH", f"/v1/load-balancers/{existing['id']}", difference)
+        path = f"/v1/load-balancers/{existing['id']}"
+        return await self._write(service, "PATCH", path, difference, existing)
 
-    async def _write(self, service: Service, method: str, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
-        """Send it; without the servers that the cloud does not know, if it refuses it for those."""
+    async def _write(
+        self,
+        service: Service,
+        method: str,
+        path: str,
+        body: dict[str, Any],
+        existing: Mapping[str, Any] | None = None,
+    ) -> Mapping[str, Any]:
+        """Send it; without the servers, and for an existing load balancer the listeners, that the cloud refuses."""
         response = await self._call(method, path, body, accept=(200, 201, 422))
-        unknown = _unknown_servers(response) if response.status == 422 else frozenset()
-        if unknown:
+        if response.status == 422 and (refused := requests.refused_listeners(response, body)):
+            if existing is None:
+                raise PortsError(f"the ports {portstatus.words(refused)} cannot be served", refused)
+            keys = {(port.protocol, port.port) for port in refused}
+            listeners = [one for one in body["listeners"] if (one["protocol"], one["port"]) not in keys]
+            return await self._update(service, existing, {**body, "listeners": listeners}) if listeners else existing
+        if response.status == 422 and (unknown := requests.unknown_servers(response)):
             names = ", ".join(sorted(unknown))
             self.context.events.event(
                 service, "Warning", "UnknownServer", f"The cloud does not know the servers {names}: they get no traffic"
@@ -101,7 +134,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             targets = [target for target in body["targets"] if target.get("server") not in unknown]
             response = await self._call(method, path, {**body, "targets": targets}, accept=(200, 201, 422))
         if response.status == 422:
-            raise TerminalError(_complaint(response))
+            raise TerminalError(requests.complaint(response))
         load_balancer: Mapping[str, Any] = response.json()
         return load_balancer
 
@@ -127,7 +160,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             self._token = None  # it may have been rotated
             response = await self._send(method, path, body, params)
         if response.status not in accept:
-            raise CCMError(f"fakecloud refused {method} {path}: {_complaint(response)}")
+            raise CCMError(f"fakecloud refused {method} {path}: {requests.complaint(response)}")
         return response
 
     async def _send(self, method: str, path: str, body: object, params: Mapping[str, str] | None) -> Response:
@@ -155,79 +188,21 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 ) from error
         return self._token
 
-    def _status(self, service: Service, load_balancer: Mapping[str, Any]) -> LoadBalancerStatus:
+    def _published(self, service: Service, load_balancer: Mapping[str, Any]) -> LoadBalancerStatus:
+        """The addresses; ports that have no listener are in error."""
         try:
-            chosen = annotations.parse(service).ip_mode
+            mode = ipmode.decide(Inputs(self.traffic(service))).mode
         except TerminalError:
-            chosen = None  # a load balancer is looked up and removed whatever the annotations say
-        return _published(load_balancer, chosen or self.context.config.ip_mode)
-
-
-def _desired(service: Service, nodes: Sequence[Node]) -> dict[str, Any]:
-    """The load balancer that `service` asks for, in the API's words. Raises TerminalError for what cannot be asked for."""
-    without = [port.name or str(port.port) for port in service.spec.ports if not port.node_port]
-    if without:
-        raise TerminalError(f"ports {', '.join(without)} have no nodePort: set allocateLoadBalancerNodePorts to true")
-    return {
-        "families": list(service.spec.ip_families) or ["IPv4"],
-        "listeners": [
-            {"name": port.name or None, "protocol": port.protocol, "port": port.port, "targetPort": port.node_port}
+            mode = self.context.config.ip_mode or IPMode.PROXY  # looked up and removed whatever the annotations say
+        served = {(one["protocol"], one["port"]) for one in load_balancer["listeners"]}
+        errors = [port for port in requests.without_node_port(service) if (port.protocol, port.port) not in served]
+        known = {(port.protocol, port.port) for port in errors}
+        errors += [
+            PortStatus(port=port.port, protocol=port.protocol, error=portstatus.PROTOCOL_NOT_SUPPORTED)
             for port in service.spec.ports
-        ],
-        "targets": _targets(service, nodes),
-        "healthCheck": _health_check(service),
-        "sourceRanges": list(service.spec.load_balancer_source_ranges),
-        "tags": {"kubernetes.io/service": str(service.key)},
-    }
-
-
-def _health_check(service: Service) -> dict[str, Any]:
-    if service.spec.external_traffic_policy == "Local" and service.spec.health_check_node_port:
-        # kube-proxy answers there with 503 on nodes without an endpoint of this Service.
-        return {"protocol": "http", "port": service.spec.health_check_node_port, "path": "/healthz"}
-    return {"protocol": "tcp"}
-
-
-def _targets(service: Service, nodes: Sequence[Node]) -> list[dict[str, str]]:
-    family = (service.spec.ip_families or ("IPv4",))[0]
-    targets = (_target(node, family) for node in nodes)
-    return [target for target in targets if target is not None]
-
-
-def _target(node: Node, family: str) -> dict[str, str] | None:
-    if node.spec.provider_id.startswith(PROVIDER_PREFIX):
-        return {"server": node.spec.provider_id.removeprefix(PROVIDER_PREFIX)}
-    addresses = [address for address in node.internal_ips if (":" in address) == (family == "IPv6")]
-    return {"address": addresses[0]} if addresses else None
-
-
-def _same(existing: object, wanted: object) -> bool:
-    """Whether the cloud already has what is wanted; what it filled in by itself is its own affair."""
-    if isinstance(wanted, dict) and isinstance(existing, dict):
-        return all(_same(existing.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(existing, list):
-        return len(wanted) == len(existing) and all(map(_same, existing, wanted))
-    return existing == wanted
-
-
-def _published(load_balancer: Mapping[str, Any], ip_mode: IPMode) -> LoadBalancerStatus:
-    addresses = [one["address"] for one in load_balancer["addresses"]]
-    return LoadBalancerStatus(ingress=tuple(LoadBalancerIngress(ip=address, ip_mode=ip_mode) for address in addresses))
-
-
-def _unknown_servers(response: Response) -> frozenset[str]:
-    errors = response.json().get("errors", [])
-    unknown = [
-        error for error in errors if error["field"].startswith("targets[") and error["field"].endswith("].server")
-    ]
-    return frozenset(str(error.get("value")) for error in unknown) if len(unknown) == len(errors) else frozenset()
-
-
-def _complaint(response: Response) -> str:
-    """What the cloud says in its problem document, or else the bare status."""
-    try:
-        problem = response.json()
-        details = "; ".join(f"{one['field']}: {one['message']}" for one in problem.get("errors", []))
-        return details or str(problem.get("detail") or problem["title"])
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"status {response.status}"
+            if (port.protocol, port.port) not in served | known
+        ]
+        addresses = [one["address"] for one in load_balancer["addresses"]]
+        return LoadBalancerStatus(
+            ingress=tuple(LoadBalancerIngress(ip=ip, ip_mode=mode, ports=tuple(errors)) for ip in addresses)
+        )

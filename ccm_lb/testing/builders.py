@@ -148,6 +148,13 @@ def port_json(number: int, node_port: int = 30080, protocol: str = "TCP", name: 
     return {"name": name, "port": number, "protocol": protocol, "targetPort": 8080, "nodePort": node_port}
 
 
+def families(*names: str) -> Tweak:
+    """spec.ipFamilies, and the policy that fits."""
+    return {
+        "spec": {"ipFamilies": list(names), "ipFamilyPolicy": "SingleStack" if len(names) == 1 else "RequireDualStack"}
+    }
+
+
 def published(*ingress: Tweak) -> Tweak:
     """What stands in status.loadBalancer; without entries nothing does."""
     return {"status": {"loadBalancer": {"ingress": list(ingress) or None}}}

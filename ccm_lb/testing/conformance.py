@@ -252,7 +252,7 @@ class LoadBalancerConformance:
         by_now = builders.changed(
             bench.service,
             builders.of_type("ClusterIP"),
-            builders.annotated(ccm_annotations.IP_MODE, "nonsense"),
+            builders.annotated(ccm_annotations.PROXY_PROTOCOL, "nonsense"),
             {"spec": {"ports": [{"port": 1}], "ipFamilies": ["IPv6"]}},
         )
         assert await bench.backend.get_load_balancer(by_now) is not None

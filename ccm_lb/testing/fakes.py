@@ -85,9 +85,11 @@ class FakeServices:
 
     It keeps the rules that the controller leans on: one rising resourceVersion for all objects; a patch that names another UID is
     refused, as is a new finalizer on an object under deletion; an object under deletion goes with its last finalizer; an ingress IP gets
-    ipMode VIP when it has none; a Service of another type has no status.loadBalancer. `managedFields` records who set which finalizer.
+    ipMode VIP when it has none, and no value that is not in `ip_modes`; a Service of another type has no status.loadBalancer.
+    `managedFields` records who set which finalizer.
 
-    `create`, `edit` and `delete` are the user's side. `script` takes outcomes by method name; `patches` are the bodies that were sent.
+    `create`, `edit` and `delete` are the user's side. `script` takes outcomes by method name; `patches` are the bodies that were sent,
+    `dry_runs` those that were only tried.
     """
 
     def __init__(self, field_manager: str = "ccm-lb") -> None:
@@ -97,6 +99,9 @@ class FakeServices:
         self._watchers: list[Watcher] = []
         self.script = Script()
         self.patches: list[Mapping[str, Any]] = []
+        self.dry_runs: list[Mapping[str, Any]] = []
+        self.ip_modes: frozenset[str] = frozenset({"VIP", "Proxy"})
+        self.has_ip_mode = True  # False: a server before 1.29, which drops the field
         self.gets: list[Key | str] = []
 
     def watch(self, watcher: Watcher) -> None:
@@ -146,15 +151,28 @@ class FakeServices:
         async with self.script.play("list_node_metadata"):
             return self._metadata("nodes")
 
-    async def patch_service_status(self, key: Key, patch: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def patch_service_status(
+        self, key: Key, patch: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Mapping[str, Any]:
         # Through JSON, so that nothing goes in which would not go over the wire.
-        self.patches.append(json.loads(json.dumps(patch)))
+        patch = json.loads(json.dumps(patch))
+        (self.dry_runs if dry_run else self.patches).append(patch)
         async with self.script.play("patch_service_status"):
             current = self._get("services", key)
             changed = _patched(current, patch)
-            if changed == current:
-                return merged(current)
+            self._store_modes(changed)
+            if changed == current or dry_run:
+                _apply_defaults(changed, ip_mode=self.has_ip_mode)
+                return merged(changed)
             return self._store("MODIFIED", changed, self._field_manager)
+
+    def _store_modes(self, service: Json) -> None:
+        for entry in service["status"].get("loadBalancer", {}).get("ingress") or ():
+            if not self.has_ip_mode:
+                entry.pop("ipMode", None)
+            elif entry.get("ipMode", "VIP") not in self.ip_modes:
+                message = f'status.loadBalancer.ingress[0].ipMode: Unsupported value: "{entry["ipMode"]}"'
+                raise InvalidError(message, status=422, reason="Invalid")
 
     # ---- the store
 
@@ -171,7 +189,7 @@ class FakeServices:
         resource, key = _place(obj)
         before = self._objects.get((resource, key))
         if resource == "services":
-            _apply_defaults(obj)
+            _apply_defaults(obj, ip_mode=self.has_ip_mode)
             _note_manager(before, obj, manager)
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
@@ -203,7 +221,10 @@ def _patched(current: Json, patch: Mapping[str, Any]) -> Json:
     removed = metadata.get(DELETE_FROM_FINALIZERS, [])
     # A strategic merge puts what the patch names before what is there.
     finalizers = [name for name in [*added, *before] if name not in removed]
-    changed = merged(current, {"status": patch.get("status", {})})
+    status = dict(patch.get("status", {}))
+    if "conditions" in status:
+        status["conditions"] = _merged_conditions(current.get("status", {}).get("conditions", []), status["conditions"])
+    changed = merged(current, {"status": status})
     changed["metadata"]["finalizers"] = finalizers
     if not finalizers:
         del changed["metadata"]["finalizers"]
@@ -213,12 +234,18 @@ def _patched(current: Json, patch: Mapping[str, Any]) -> Json:
     return changed
 
 
-def _apply_defaults(service: Json) -> None:
+def _merged_conditions(before: list[Json], patch: list[Json]) -> list[Json]:
+    """By type, as the API server does; `$patch: delete` removes."""
+    merging = {one["type"]: one for one in before} | {one["type"]: one for one in patch}
+    return [one for one in merging.values() if one.get("$patch") != "delete"]
+
+
+def _apply_defaults(service: Json, *, ip_mode: bool) -> None:
     status = service.setdefault("status", {})
     if service["spec"].get("type") != "LoadBalancer":
         status["loadBalancer"] = {}
     for entry in status.setdefault("loadBalancer", {}).get("ingress", []):
-        if "ip" in entry:
+        if "ip" in entry and ip_mode:
             entry.setdefault("ipMode", "VIP")
 
 

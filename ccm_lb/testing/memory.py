@@ -3,14 +3,16 @@
 import contextlib
 import dataclasses
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from pydantic import ConfigDict, Field
 
-from ccm_lb import annotations
+from ccm_lb import annotations, ipmode, portstatus
+from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend
-from ccm_lb.errors import CCMError
-from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, Service
+from ccm_lb.errors import CCMError, PortsError
+from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
+from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
 from ccm_lb.testing.script import Script
 
 Owner = tuple[str, str]
@@ -19,12 +21,18 @@ Owner = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class MemoryLoadBalancer:
-    """One load balancer; `listeners` are (protocol, port, node port), `targets` the names of nodes."""
+    """
+    One load balancer; `listeners` are (protocol, port, node port), `targets` the names of nodes.
+
+    `addresses` are by family, `proxy_protocol` by port where there is any, `fronts` the nodes' addresses that each family sends to.
+    """
 
     name: str
-    address: str
+    addresses: Mapping[str, str]
     listeners: tuple[tuple[str, int, int], ...]
     targets: tuple[str, ...]
+    proxy_protocol: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    fronts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +61,12 @@ class MemoryCloud:
     of Services for which two calls were under way at a time. `on_call` is told of each call before its script is played.
     """
 
-    def __init__(self, *, pool: str = "203.0.113.0/24", ip_mode: IPMode = IPMode.PROXY) -> None:
+    def __init__(self, *, pool: str = "203.0.113.0/24", ip_mode: IPMode | None = IPMode.PROXY) -> None:
         self.ip_mode = ip_mode
+        self.traffic = Traffic(Delivery.REWRITTEN, enforces_source_ranges=True)  # ports and default are filled in
+        self.proxy_protocol = ProxyProtocol.NONE  # where no annotation says otherwise
+        self.protocols = frozenset({"TCP", "UDP", "SCTP"})
+        self.needs_ipv4 = False  # every load balancer gets an IPv4 address, whether asked for or not
         self.load_balancers: dict[Owner, MemoryLoadBalancer] = {}
         self.script = Script()
         self.calls: list[Call] = []
@@ -63,7 +75,10 @@ class MemoryCloud:
         self.on_call: Callable[[Call], None] = lambda _: None
         self._under_way: set[str] = set()
         # Never given out twice, so that a test sees a stale address for what it is.
-        self._addresses = ipaddress.ip_network(pool).hosts()
+        self._pools = {
+            "IPv4": ipaddress.ip_network(pool).hosts(),
+            "IPv6": ipaddress.ip_network("2001:db8:f::/64").hosts(),
+        }
 
     def verbs(self) -> list[str]:
         """The verbs of all calls so far."""
@@ -89,12 +104,14 @@ class MemoryCloud:
             self._under_way.discard(uid)
 
     def put(self, owner: Owner, wanted: MemoryLoadBalancer) -> MemoryLoadBalancer:
-        """Store what is wanted, if that changes anything; a new one gets its address here."""
+        """Store what is wanted, if that changes anything; each family that has no address yet gets it here."""
         existing = self.load_balancers.get(owner)
+        families = dict.fromkeys([*wanted.addresses, *(["IPv4"] if self.needs_ipv4 else [])])
+        known = existing.addresses if existing else {}
+        given = {family: known.get(family) or str(next(self._pools[family])) for family in families}
+        wanted = dataclasses.replace(wanted, addresses=given)
         if existing == wanted:
             return existing
-        if existing is None:
-            wanted = dataclasses.replace(wanted, address=str(next(self._addresses)))
         self.load_balancers[owner] = wanted
         self.mutations.append(Mutation("CREATE" if existing is None else "UPDATE", owner[1], wanted))
         return wanted
@@ -122,39 +139,79 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
     def cloud(self) -> MemoryCloud:
         return self.context.config.cloud
 
+    def traffic(self, service: Service) -> Traffic:
+        options = annotations.parse(service)
+        headers = {port: options.proxy_protocol_on(port, self.cloud.proxy_protocol) for port in service.spec.ports}
+        ports = tuple(
+            PortTraffic(port.port, port.protocol, "" if header is ProxyProtocol.NONE else header)
+            for port, header in headers.items()
+        )
+        return dataclasses.replace(self.cloud.traffic, ports=ports, default=self.cloud.ip_mode)
+
     async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
         async with self.cloud.call("get", service.uid):
             found = self.cloud.load_balancers.get(self._owner(service))
             # Looked up whatever the annotations say: what is wrong in them must not stop a clean-up.
-            return None if found is None else _published(found, self.cloud.ip_mode)
+            return None if found is None else _published(found, self.cloud.ip_mode or IPMode.PROXY, ())
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        ip_mode = annotations.parse(service).ip_mode or self.cloud.ip_mode
+        traffic = self.traffic(service)
         async with self.cloud.call("ensure", service.uid, nodes):
             existing = self.cloud.load_balancers.get(self._owner(service))
+            served, refused = self._ports(service, existing is None)
+            families = service.spec.ip_families or ("IPv4",)
             wanted = MemoryLoadBalancer(
                 name=existing.name if existing else await self.get_load_balancer_name(service),
-                address=existing.address if existing else "",
-                listeners=tuple((port.protocol, port.port, port.node_port) for port in service.spec.ports),
+                addresses=dict.fromkeys(families, ""),
+                listeners=tuple(sorted((port.protocol, port.port, port.node_port) for port in served)),
                 targets=tuple(node.name for node in nodes),
+                proxy_protocol={port.port: port.proxy_protocol for port in traffic.ports if port.proxy_protocol},
+                fronts=_fronts(families, nodes),
             )
-            return _published(self.cloud.put(self._owner(service), wanted), ip_mode)
+            mode = ipmode.decide(Inputs(traffic)).mode
+            return _published(self.cloud.put(self._owner(service), wanted), mode, refused)
 
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
         async with self.cloud.call("update", service.uid, nodes):
             existing = self.cloud.load_balancers.get(self._owner(service))
             if existing is None:
                 raise CCMError("the load balancer is not there")
-            targets = tuple(node.name for node in nodes)
-            self.cloud.put(self._owner(service), dataclasses.replace(existing, targets=targets))
+            targets, fronts = tuple(node.name for node in nodes), _fronts(existing.fronts, nodes)
+            self.cloud.put(self._owner(service), dataclasses.replace(existing, targets=targets, fronts=fronts))
 
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         async with self.cloud.call("delete", service.uid):
             self.cloud.remove(self._owner(service))
 
+    def _ports(self, service: Service, new: bool) -> tuple[list[ServicePort], tuple[PortStatus, ...]]:  # noqa: FBT001
+        """The ports to serve, and those that cannot be; PortsError where no port is left, or a new one would start incomplete."""
+        errors = {port: self._error(port) for port in service.spec.ports}
+        refused = tuple(
+            PortStatus(port=port.port, protocol=port.protocol, error=error) for port, error in errors.items() if error
+        )
+        served = [port for port, error in errors.items() if not error]
+        if refused and (not served or (new and any(one.error != portstatus.NO_NODE_PORT for one in refused))):
+            raise PortsError(f"the ports {portstatus.words(refused)} cannot be served", refused)
+        return served, refused
+
+    def _error(self, port: ServicePort) -> str | None:
+        if port.protocol not in self.cloud.protocols:
+            return portstatus.PROTOCOL_NOT_SUPPORTED
+        return None if port.node_port else portstatus.NO_NODE_PORT
+
     def _owner(self, service: Service) -> Owner:
         return self.context.cluster_id, service.uid
 
 
-def _published(load_balancer: MemoryLoadBalancer, ip_mode: IPMode) -> LoadBalancerStatus:
-    return LoadBalancerStatus(ingress=(LoadBalancerIngress(ip=load_balancer.address, ip_mode=ip_mode),))
+def _fronts(families: Iterable[str], nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
+    return {family: tuple(filter(None, (node.internal_ip(family) for node in nodes))) for family in families}
+
+
+def _published(
+    load_balancer: MemoryLoadBalancer, ip_mode: IPMode | str, refused: tuple[PortStatus, ...]
+) -> LoadBalancerStatus:
+    return LoadBalancerStatus(
+        ingress=tuple(
+            LoadBalancerIngress(ip=ip, ip_mode=ip_mode, ports=refused) for ip in load_balancer.addresses.values()
+        )
+    )

@@ -10,6 +10,7 @@ from ccm_lb.errors import NotLeaderError
 from ccm_lb.predicates import Scope
 from ccm_lb.testing import builders
 from tests.component.world import (
+    CHOSEN,
     DELETED,
     DELETING,
     ENSURED,
@@ -38,7 +39,7 @@ async def test_a_service_is_served_changed_and_deleted() -> None:
         await settle()
         assert world.gone
     assert world.cloud.changes() == ["CREATE", "UPDATE", "DELETE"]
-    assert world.events.lines() == [ENSURING, ENSURED, ENSURING, ENSURED, DELETING, DELETED]
+    assert world.events.lines() == [ENSURING, ENSURED, CHOSEN, ENSURING, ENSURED, DELETING, DELETED]
 
 
 @pytest.mark.scenario("B92")

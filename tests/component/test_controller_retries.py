@@ -185,12 +185,12 @@ async def test_a_bad_annotation_is_said_and_put_right_at_once() -> None:
     world = World()
     async with world.working():
         world.add_nodes()
-        world.create(builders.annotated(ccm_annotations.IP_MODE, "proxy"))
+        world.create(builders.annotated(ccm_annotations.PROXY_PROTOCOL, "v3"))
         await settle()
         assert world.events.all[-1].message.startswith("Error syncing load balancer: failed to ensure load balancer: ")
-        world.edit(builders.annotated(ccm_annotations.IP_MODE, "VIP"))
+        world.edit(builders.annotated(ccm_annotations.PROXY_PROTOCOL, "v2"))
         await settle()
-        assert world.ingress == [{"ip": "203.0.113.1", "ipMode": "VIP"}]
+        assert world.ingress == [{"ip": "203.0.113.1", "ipMode": "Proxy"}]
 
 
 @pytest.mark.scenario("B90")

@@ -17,6 +17,7 @@ from ccm_lb.errors import (
 from ccm_lb.objects import CLEANUP_FINALIZER
 from ccm_lb.testing import builders
 from tests.component.world import (
+    CHOSEN,
     CLUSTER,
     ENSURED,
     ENSURING,
@@ -39,7 +40,7 @@ def world() -> World:
 async def test_a_new_service_is_told_ensured_and_published(world: World) -> None:
     world.create()
     await world.reconcile()
-    assert world.events.lines() == [ENSURING, ENSURED]
+    assert world.events.lines() == [ENSURING, ENSURED, CHOSEN]
     assert world.ingress == [{"ip": "203.0.113.1", "ipMode": "Proxy"}]
     assert world.targets == ("n1", "n2", "n3")
 
@@ -89,7 +90,7 @@ async def test_without_nodes_the_load_balancer_is_made_and_the_user_warned() -> 
     world = World()
     world.create()
     await world.reconcile()
-    assert world.events.lines() == [ENSURING, NO_NODES, ENSURED]
+    assert world.events.lines() == [ENSURING, NO_NODES, ENSURED, CHOSEN]
     assert world.targets == ()
     assert world.ingress
 

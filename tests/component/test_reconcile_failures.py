@@ -105,7 +105,7 @@ async def test_a_terminal_error_is_handed_on_as_such(world: World) -> None:
 @pytest.mark.scenario("B06")
 async def test_a_terminal_error_leaves_what_served(world: World) -> None:
     await world.reconciled()
-    world.edit(builders.annotated(ccm_annotations.IP_MODE, "proxy"))
+    world.edit(builders.annotated(ccm_annotations.PROXY_PROTOCOL, "v3"))
     await world.failed(TerminalError)
     assert world.ingress
     assert world.cloud.changes() == []

@@ -19,6 +19,7 @@ from ccm_lb.objects import CLEANUP_FINALIZER
 from ccm_lb.testing import builders
 from ccm_lb.testing.script import Late
 from tests.component.world import (
+    CHOSEN,
     CLUSTER,
     DELETED,
     DELETING,
@@ -151,7 +152,7 @@ async def test_a_service_created_again_gets_its_own_and_the_old_one_is_deleted(w
     await created_again(world, builders.port(81))
     await world.reconcile()
     assert world.cloud.changes() == ["DELETE", "CREATE"]
-    assert world.events.lines() == [DELETING, DELETED, ENSURING, ENSURED]
+    assert world.events.lines() == [DELETING, DELETED, ENSURING, ENSURED, CHOSEN.replace("113.1", "113.2")]
     assert list(world.cloud.load_balancers) == [(CLUSTER, OTHER_UID)]
     assert [one["ip"] for one in world.ingress] == ["203.0.113.2"]
 

@@ -15,6 +15,7 @@ from ccm_lb.controller import Controller
 from ccm_lb.errors import CCMError
 from ccm_lb.objects import Key
 from ccm_lb.predicates import Scope
+from ccm_lb.publish import Policy
 from ccm_lb.reconcile import Dependencies, Reconciler
 from ccm_lb.resync import Resync
 from ccm_lb.state import ClusterState
@@ -33,6 +34,7 @@ DEBOUNCE = 1.0
 
 ENSURING = "Normal EnsuringLoadBalancer Ensuring load balancer"
 ENSURED = "Normal EnsuredLoadBalancer Ensured load balancer"
+CHOSEN = "Normal IPModeChosen ipMode Proxy for 203.0.113.1: it is the provider's default for public addresses"
 DELETING = "Normal DeletingLoadBalancer Deleting load balancer"
 DELETED = "Normal DeletedLoadBalancer Deleted load balancer"
 UPDATED = "Normal UpdatedLoadBalancer Updated load balancer with new hosts"
@@ -76,8 +78,11 @@ class World:
     Services only, as the real one does.
     """
 
-    def __init__(self, scope: Scope | None = None, *, field_selector: bool = False) -> None:
+    def __init__(
+        self, scope: Scope | None = None, *, field_selector: bool = False, policy: Policy | None = None
+    ) -> None:
         self.scope = scope or Scope()
+        self.policy = policy or Policy()
         self.field_selector = field_selector
         self.api = FakeServices()
         self.cloud = MemoryCloud()
@@ -94,7 +99,9 @@ class World:
         self.outcomes, self.observer = Outcomes(), QueueObserver()
         self.node_syncs: list[float] = []  # seconds from a node change until every load balancer had it
         context = BackendContext(CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events)
-        deps = Dependencies(self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb")
+        deps = Dependencies(
+            self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb", self.policy
+        )
         self.reconciler = Reconciler(deps, self.state)
         self.queue: Workqueue[Key] = Workqueue(self.observer)
         self.controller = Controller(self.state, self.reconciler, self.queue, DEBOUNCE, self.node_syncs.append)
@@ -176,6 +183,12 @@ class World:
         return self.api.object(KEY) is None
 
     @property
+    def condition(self) -> Mapping[str, Any] | None:
+        """LoadBalancerPortsError."""
+        conditions = self.service["status"].get("conditions", [])
+        return next((one for one in conditions if one["type"] == "LoadBalancerPortsError"), None)
+
+    @property
     def finalizers(self) -> list[str]:
         return list(self.service["metadata"].get("finalizers", []))
 
@@ -209,15 +222,23 @@ class World:
         assert self.cloud.overlaps == []
 
     @classmethod
-    def reconciling(cls) -> World:
+    def reconciling(cls, policy: Policy | None = None) -> World:
         """With nodes and the Lease, for tests that call `reconcile` themselves."""
-        world = cls()
+        world = cls(policy=policy)
         world.add_nodes()
         world.state.take_over()
         return world
 
     async def reconcile(self) -> None:
         await self.reconciler.reconcile(KEY)
+
+    async def restarted(self) -> None:
+        """A new process, which verifies what it finds; history is what it does."""
+        self.start_process()
+        self.state.take_over()
+        self.list_everything()
+        self.forget_history()
+        await self.reconcile()
 
     async def failed(self, error: type[Exception] = CCMError) -> str:
         """What a reconcile says that has to fail."""

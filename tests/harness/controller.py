@@ -28,6 +28,7 @@ class Controller:
         command = [
             *(sys.executable, "-m", "ccm_lb", "run", "--cloud-provider=fakecloud", f"--cloud-config={cloud_config}"),
             *(f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--port={self.port}", "-v=2"),
+            "--allow-addresses=loopback",  # fakecloud's
             *flags,
         ]
         self._process = Process(name, command, self.log)

@@ -29,13 +29,14 @@ async def test_what_users_are_told_of_a_life_is_upstreams_to_the_letter(stack: S
         await controller.start_ready()
         await stack.create(objects.service("web"))
         await stack.wait_served("web")
-        await stack.wait_event("web", "EnsuredLoadBalancer")
+        chosen = await stack.wait_event("web", "IPModeChosen")
         await stack.delete("web")
         await stack.wait_gone("web")
         await stack.wait_event("web", "DeletedLoadBalancer")
         assert await stack.events("web") == [
             ("Normal", "EnsuringLoadBalancer", "Ensuring load balancer"),
             ("Normal", "EnsuredLoadBalancer", "Ensured load balancer"),
+            chosen,  # ours
             ("Normal", "DeletingLoadBalancer", "Deleting load balancer"),
             ("Normal", "DeletedLoadBalancer", "Deleted load balancer"),
         ]
@@ -157,15 +158,15 @@ async def test_a_stripped_finalizer_does_not_leak_the_load_balancer(stack: Stack
 async def test_a_service_that_the_cloud_refuses_says_why_and_does_not_hold_up_the_others(stack: Stack) -> None:
     async with stack.controller() as controller:
         await controller.start_ready()
-        await stack.create(objects.service("bad", annotations={"ccm-lb.dev/ip-mode": "Magic"}))
+        await stack.create(objects.service("bad", annotations={"ccm-lb.dev/proxy-protocol": "v3"}))
         await stack.create(objects.service("good", {"http": 18090}))
         await stack.wait_served("good")
         kind, _, message = await stack.wait_event("bad", "SyncLoadBalancerFailed")
         assert kind == "Warning"
-        assert 'annotation ccm-lb.dev/ip-mode is "Magic": expected VIP or Proxy' in message
+        assert 'annotation ccm-lb.dev/proxy-protocol is "v3": expected none or v1 or v2' in message
         assert objects.ingress(await stack.get("bad")) == []
-        await stack.patch("bad", {"metadata": {"annotations": {"ccm-lb.dev/ip-mode": "VIP"}}})
-        assert objects.ingress(await stack.wait_served("bad", timeout=5))[0]["ipMode"] == "VIP"
+        await stack.patch("bad", {"metadata": {"annotations": {"ccm-lb.dev/proxy-protocol": "none"}}})
+        await stack.wait_served("bad", timeout=5)
 
 
 async def test_only_the_classes_that_it_was_given_are_served(stack: Stack) -> None:

@@ -63,13 +63,13 @@ async def test_every_right_granted_is_used_and_nothing_else_is_asked_for(stack: 
         await stack.patch("web", {"spec": {"type": "ClusterIP"}})
         await stack.wait("web", lambda one: not (one or {})["metadata"].get("finalizers"))
         # The same failure twice is one event, counted up.
-        for value in ("Magic", "Magic "):
-            await stack.create(
-                objects.service(f"bad-{len(value)}", {"http": 18090}, annotations={"ccm-lb.dev/ip-mode": "No"})
-            )
-        await stack.wait_event("bad-5", "SyncLoadBalancerFailed")
-        await stack.patch("bad-5", {"metadata": {"annotations": {"example.com/again": "1"}}})
-        await wait_counted(stack, "bad-5")
+        await stack.create(objects.service("bad", {"http": 18090}, annotations={"ccm-lb.dev/proxy-protocol": "v3"}))
+        await stack.wait_event("bad", "SyncLoadBalancerFailed")
+        await stack.patch("bad", {"metadata": {"annotations": {"example.com/again": "1"}}})
+        await wait_counted(stack, "bad")
+        # An ipMode that is not known here is tried.
+        await stack.create(objects.service("odd", {"http": 18091}, annotations={"ccm-lb.dev/ip-mode": "Magic"}))
+        await stack.wait_event("odd", "IPModeRefused")
         # A node that changes behind a silent watch is asked for by the resync.
         assert api_proxy.stall(NODES) == 1
         await stack.kube.patch("nodes", "n1", {"metadata": {"labels": {"a": "b"}}}, kind="strategic")

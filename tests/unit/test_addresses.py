@@ -87,7 +87,7 @@ def test_private_and_public_addresses(ip: str, scope: Scope) -> None:
 
 
 def test_what_is_no_address_stays_as_it_is() -> None:
-    assert addresses.canonical("nonsense") == "nonsense"
+    assert [addresses.canonical(text) for text in ("nonsense", "non:sense")] == ["nonsense", "non:sense"]
 
 
 V4, OTHER_V4 = LoadBalancerIngress(ip="203.0.113.10"), LoadBalancerIngress(ip="203.0.113.20")

@@ -2,24 +2,91 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ccm_lb import annotations as ccm_annotations
+from ccm_lb.annotations import HealthCheckProtocol, Options, ProxyProtocol
 from ccm_lb.errors import TerminalError
-from ccm_lb.objects import IPMode
+from ccm_lb.objects import IPMode, ServicePort
 from ccm_lb.testing import builders
 
-
-@pytest.mark.parametrize(("value", "expected"), [(None, None), ("VIP", IPMode.VIP), ("Proxy", IPMode.PROXY)])
-def test_the_ip_mode_is_asked_for_or_left_open(value: str | None, expected: IPMode | None) -> None:
-    service = builders.service(builders.annotated(ccm_annotations.IP_MODE, value))
-    assert ccm_annotations.parse(service).ip_mode is expected
+NONE, V1, V2 = ProxyProtocol
 
 
-@pytest.mark.parametrize("value", ["proxy", "vip", "", "Router", " VIP"])
-def test_a_wrong_value_names_annotation_value_and_what_is_allowed(value: str) -> None:
+def options(name: str, value: str | None) -> Options:
+    return ccm_annotations.parse(builders.service(builders.annotated(name, value)))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, None), ("VIP", IPMode.VIP), ("Proxy", IPMode.PROXY), ("Router", "Router"), ("proxy", "proxy")],
+)
+def test_the_ip_mode_is_asked_for_or_left_open_known_or_not(value: str | None, expected: str | None) -> None:
+    found = options(ccm_annotations.IP_MODE, value).ip_mode
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        (ccm_annotations.PROXY_PROTOCOL, "v2", "proxy_protocol", V2),
+        (ccm_annotations.PROXY_PROTOCOL, "none", "proxy_protocol", NONE),
+        (ccm_annotations.PROXY_PROTOCOL_PORTS, "80, 443,", "proxy_protocol_ports", frozenset({80, 443})),
+        (ccm_annotations.PROXY_PROTOCOL_PORTS, "", "proxy_protocol_ports", frozenset()),
+        (ccm_annotations.HEALTH_CHECK_PROTOCOL, "tcp", "health_check_protocol", HealthCheckProtocol.TCP),
+        (ccm_annotations.HOSTNAME, "web.example.com", "hostname", "web.example.com"),
+    ],
+)
+def test_a_right_value_is_read(name: str, value: str, field: str, expected: Any) -> None:
+    assert getattr(options(name, value), field) == expected
+    assert getattr(options(name, None), field) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        (ccm_annotations.PROXY_PROTOCOL, "v3", "none or v1 or v2"),
+        (ccm_annotations.PROXY_PROTOCOL, "V2", "none or v1 or v2"),
+        (ccm_annotations.PROXY_PROTOCOL_PORTS, "http", "port numbers separated by commas"),
+        (ccm_annotations.PROXY_PROTOCOL_PORTS, "80;443", "port numbers separated by commas"),
+        (ccm_annotations.PROXY_PROTOCOL_PORTS, "70000", "port numbers separated by commas"),
+        (ccm_annotations.HEALTH_CHECK_PROTOCOL, "udp", "tcp or http"),
+        (ccm_annotations.HOSTNAME, "not a name", "a DNS name such as web.example.com"),
+        (ccm_annotations.HOSTNAME, "", "a DNS name such as web.example.com"),
+    ],
+)
+def test_a_wrong_value_names_annotation_value_and_what_is_allowed(name: str, value: str, expected: str) -> None:
     with pytest.raises(TerminalError) as caught:
-        ccm_annotations.parse(builders.service(builders.annotated(ccm_annotations.IP_MODE, value)))
-    assert str(caught.value) == (
-        f'annotation ccm-lb.dev/ip-mode is "{value}": expected VIP or Proxy; remove it for the default'
-    )
+        options(name, value)
+    assert str(caught.value) == f'annotation {name} is "{value}": expected {expected}; remove it for the default'
+
+
+@pytest.mark.parametrize(
+    ("given", "port", "default", "expected"),
+    [
+        pytest.param(Options(), ServicePort(port=80), NONE, NONE, id="nothing is said"),
+        pytest.param(Options(), ServicePort(port=80), V2, V2, id="the default"),
+        pytest.param(Options(proxy_protocol=V1), ServicePort(port=80), V2, V1, id="the annotation goes before"),
+        pytest.param(Options(proxy_protocol=NONE), ServicePort(port=80), V2, NONE, id="switched off"),
+        pytest.param(
+            Options(proxy_protocol_ports=frozenset({80})), ServicePort(port=80), V2, V2, id="a port that is named"
+        ),
+        pytest.param(
+            Options(proxy_protocol_ports=frozenset({80})), ServicePort(port=22), V2, NONE, id="one that is not"
+        ),
+        pytest.param(Options(proxy_protocol=V2), ServicePort(port=53, protocol="UDP"), V2, NONE, id="UDP has none"),
+    ],
+)
+def test_proxy_protocol_holds_per_port(
+    given: Options, port: ServicePort, default: ProxyProtocol, expected: ProxyProtocol
+) -> None:
+    assert given.proxy_protocol_on(port, default) is expected
+
+
+@pytest.mark.parametrize(("value", "unknown"), [(None, ()), ("80", ()), ("80,443,22", (22, 443))])
+def test_ports_that_the_service_does_not_have_are_found(value: str | None, unknown: tuple[int, ...]) -> None:
+    service = builders.service(builders.annotated(ccm_annotations.PROXY_PROTOCOL_PORTS, value))
+    assert ccm_annotations.unknown_ports(service) == unknown

@@ -25,6 +25,8 @@ SAMPLES: dict[str, list[tuple[str, object]]] = {
     "kube_api_burst": [("5", 5), ("7", 7)],
     "load_balancer_class": [("a,example.com/b", ["a", "example.com/b"]), ("c", ["c"])],
     "handle_unclassed": [("false", False), ("F", False)],
+    "allow_addresses": [("loopback,node", ["loopback", "node"]), ("multicast", ["multicast"])],
+    "hostname_suffix": [("a.example", "a.example"), ("b.example", "b.example")],
     "concurrent_service_syncs": [("1", 1), ("2", 2)],
     "node_sync_debounce": [("3s", 3.0), ("0", 0.0)],
     "resync_period": [("1m30s", 90.0), ("10", 10.0)],

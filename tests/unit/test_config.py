@@ -98,6 +98,7 @@ def test_any_text_is_a_duration_or_a_value_error(text: str) -> None:
         pytest.param("load_balancer_class", ("a", "b"), ("a", "b"), id="repeated-flag"),
         pytest.param("load_balancer_class", "a, example.com/b", ("a", "example.com/b"), id="comma-separated"),
         pytest.param("load_balancer_class", ["a,b", "c d"], ("a", "b", "c", "d"), id="lists-of-lists"),
+        pytest.param("allow_addresses", "loopback, node", ("loopback", "node"), id="kinds-of-addresses"),
         pytest.param("cluster_name", "", None, id="empty-text-is-none"),
         pytest.param("kubeconfig", "", None, id="empty-path-is-none"),
         pytest.param("kubeconfig", "/a/b", Path("/a/b"), id="path"),
@@ -117,6 +118,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert made == {
         "load_balancer_class": (),
         "handle_unclassed": True,
+        "allow_addresses": (),
         "concurrent_service_syncs": 64,
         "node_sync_debounce": 1.0,
         "resync_period": 300.0,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccm_lb.errors import NotFoundError, RetryAfterError
+from ccm_lb.errors import NotFoundError, PortsError, RetryAfterError
+from ccm_lb.objects import PortStatus
 
 
 @pytest.mark.parametrize(("asked", "delay"), [(15.0, 15.0), (0.0, 0.0), (-1.0, 0.0)])
@@ -21,3 +22,8 @@ def test_a_refusal_of_the_api_server_keeps_its_status_reason_and_pause() -> None
         "NotFound",
         2.0,
     )
+
+
+def test_ports_that_cannot_be_served_are_named_each_with_its_error() -> None:
+    port = PortStatus(port=443, protocol="UDP", error="ProtocolNotSupported")
+    assert PortsError("no", [port]).ports == (port,)

@@ -134,3 +134,10 @@ def test_a_key_is_written_as_kubectl_writes_it() -> None:
 def test_an_ingress_is_made_by_our_names_and_written_with_the_apis() -> None:
     entry = LoadBalancerIngress(ip="203.0.113.1", ip_mode=IPMode.PROXY)
     assert entry.model_dump(by_alias=True, exclude_defaults=True) == {"ip": "203.0.113.1", "ipMode": "Proxy"}
+
+
+@pytest.mark.parametrize(("family", "ip"), [("IPv4", "192.0.2.11"), ("IPv6", "2001:db8::11")])
+def test_traffic_goes_to_a_nodes_first_address_of_the_family(family: str, ip: str) -> None:
+    node = builders.node("n1", builders.addresses("2001:db8::11", "192.0.2.11", "192.0.2.99", "2001:db8::99"))
+    assert node.internal_ip(family) == ip
+    assert builders.node("n1", builders.addresses()).internal_ip(family) is None

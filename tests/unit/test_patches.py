@@ -38,6 +38,46 @@ def test_the_finalizer_is_removed_by_name() -> None:
     }
 
 
+def test_a_condition_is_written_beside_the_addresses_or_alone() -> None:
+    condition = {"type": "A", "status": "True"}
+    alone = patches.status_patch("u1", None, condition)
+    assert alone["status"] == {"conditions": [condition]}
+    assert patches.status_patch("u1", status(), condition)["status"] == {
+        "loadBalancer": {"ingress": None},
+        "conditions": [condition],
+    }
+
+
+def test_a_release_can_take_a_condition_along() -> None:
+    patch = patches.release_patch("u1", clear_status=True, drop_condition="A")
+    assert patch["status"] == {"loadBalancer": {"ingress": None}, "conditions": [{"type": "A", "$patch": "delete"}]}
+
+
+PROXY = LoadBalancerIngress(ip="203.0.113.1", ip_mode=IPMode.PROXY)
+VIP = LoadBalancerIngress(ip="203.0.113.1", ip_mode=IPMode.VIP)
+HOST = LoadBalancerIngress(hostname="a.example")
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored", "shown"),
+    [
+        pytest.param(status(PROXY), status(PROXY), True, id="stored"),
+        pytest.param(status(PROXY), status(VIP), False, id="dropped"),
+        pytest.param(status(VIP), status(VIP), None, id="VIP shows nothing"),
+        pytest.param(status(PROXY), status(HOST), None, id="somebody else's status"),
+        pytest.param(status(HOST), status(HOST), None, id="no IP"),
+    ],
+)
+def test_a_servers_answer_shows_whether_it_has_ip_mode(
+    sent: LoadBalancerStatus, stored: LoadBalancerStatus, shown: object
+) -> None:
+    assert patches.stores_modes(sent, stored) is shown
+
+
+def test_a_server_without_ip_mode_stores_what_counts_as_vip() -> None:
+    assert patches.without_modes(status(PROXY, HOST)) == status(VIP, HOST)
+
+
 def test_a_release_can_clear_the_addresses_in_the_same_write() -> None:
     assert patches.release_patch("u1", clear_status=True)["status"] == {"loadBalancer": {"ingress": None}}
 

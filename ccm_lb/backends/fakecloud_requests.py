@@ -1,0 +1,117 @@
+"""What the backend for fakecloud asks for, and what the answers mean; no I/O."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm_lb import portstatus
+from ccm_lb.annotations import HealthCheckProtocol, Options, ProxyProtocol
+from ccm_lb.backends.base import Response
+from ccm_lb.errors import PortsError
+from ccm_lb.objects import Node, PortStatus, Service
+
+log = logging.getLogger(__name__)
+
+PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
+
+
+def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_protocol: ProxyProtocol) -> dict[str, Any]:
+    """The load balancer that `service` asks for, in the API's words. Raises PortsError if no port has a node port."""
+    without = without_node_port(service)
+    if len(without) == len(service.spec.ports):
+        said = portstatus.words(without)
+        raise PortsError(f"the ports {said} have no nodePort: set allocateLoadBalancerNodePorts to true", without)
+    return {
+        "families": list(service.spec.ip_families) or ["IPv4"],
+        "listeners": [
+            {
+                "name": port.name or None,
+                "protocol": port.protocol,
+                "port": port.port,
+                "targetPort": port.node_port,
+                "proxyProtocol": options.proxy_protocol_on(port, proxy_protocol).value,
+            }
+            for port in service.spec.ports
+            if port.node_port
+        ],
+        "targets": list(targets_of(service, nodes)),
+        "healthCheck": _health_check(service, options),
+        "sourceRanges": list(service.spec.load_balancer_source_ranges),
+        "tags": {"kubernetes.io/service": str(service.key)},
+    }
+
+
+def without_node_port(service: Service) -> list[PortStatus]:
+    return [
+        PortStatus(port=port.port, protocol=port.protocol, error=portstatus.NO_NODE_PORT)
+        for port in service.spec.ports
+        if not port.node_port
+    ]
+
+
+def _health_check(service: Service, options: Options) -> dict[str, Any]:
+    """TCP on the node ports unless asked otherwise; never by appProtocol, since what speaks HTTP need not answer / with 200."""
+    if options.health_check_protocol is HealthCheckProtocol.TCP:
+        return {"protocol": "tcp"}
+    if service.spec.external_traffic_policy == "Local" and service.spec.health_check_node_port:
+        # kube-proxy answers there with 503 on nodes without an endpoint of this Service.
+        return {"protocol": "http", "port": service.spec.health_check_node_port, "path": "/healthz"}
+    return {"protocol": "http", "path": "/"} if options.health_check_protocol else {"protocol": "tcp"}
+
+
+def targets_of(service: Service, nodes: Sequence[Node]) -> Iterable[dict[str, str]]:
+    for node in nodes:
+        if node.spec.provider_id.startswith(PROVIDER_PREFIX):
+            yield {"server": node.spec.provider_id.removeprefix(PROVIDER_PREFIX)}
+            continue
+        for family in service.spec.ip_families or ("IPv4",):
+            if address := node.internal_ip(family):
+                yield {"address": address}
+            else:
+                log.info("a node has no address of a family", extra={"node": node.name, "family": family})
+
+
+def same(existing: object, wanted: object) -> bool:
+    """Whether the cloud already has what is wanted; what it filled in by itself is its own affair."""
+    if isinstance(wanted, dict) and isinstance(existing, dict):
+        return all(same(existing.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(existing, list):
+        # The order in which a Service lists its ports means nothing.
+        pairs = zip(sorted(existing, key=_listener), sorted(wanted, key=_listener), strict=False)
+        return len(wanted) == len(existing) and all(same(one, other) for one, other in pairs)
+    return existing == wanted
+
+
+def _listener(item: object) -> tuple[str, int]:
+    """What listeners are told apart by; everything else stays where it is."""
+    if not isinstance(item, Mapping) or "targetPort" not in item:
+        return "", 0
+    return str(item["protocol"]), int(item["port"])
+
+
+def refused_listeners(response: Response, body: Mapping[str, Any]) -> list[PortStatus]:
+    """The listeners whose protocol the cloud does not have; none if it complains of something else, too."""
+    named = [re.match(r"listeners\[(\d+)\]\.protocol$", one["field"]) for one in response.json().get("errors", [])]
+    listeners = [body["listeners"][int(one[1])] for one in named if one is not None and "listeners" in body]
+    error = portstatus.PROTOCOL_NOT_SUPPORTED
+    found = [PortStatus(port=one["port"], protocol=one["protocol"], error=error) for one in listeners]
+    return found if len(found) == len(named) else []
+
+
+def unknown_servers(response: Response) -> frozenset[str]:
+    errors = response.json().get("errors", [])
+    unknown = [
+        error for error in errors if error["field"].startswith("targets[") and error["field"].endswith("].server")
+    ]
+    return frozenset(str(error.get("value")) for error in unknown) if len(unknown) == len(errors) else frozenset()
+
+
+def complaint(response: Response) -> str:
+    """What the cloud says in its problem document, or else the bare status."""
+    try:
+        problem = response.json()
+        details = "; ".join(f"{one['field']}: {one['message']}" for one in problem.get("errors", []))
+        return details or str(problem.get("detail") or problem["title"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"status {response.status}"

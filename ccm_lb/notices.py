@@ -1,0 +1,113 @@
+"""What a Service's user is told of published addresses, each once: event reasons and words that are ours, not upstream's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from ccm_lb.objects import PortStatus
+from ccm_lb.portstatus import CONDITION, words
+
+EventType = Literal["Normal", "Warning"]
+NAMED_NODES = 20
+
+TYPES: Mapping[str, EventType] = {
+    "IPModeChosen": "Normal",
+    "IPModeMixed": "Normal",
+    "IPModeConflict": "Warning",
+    "IPModeRefused": "Warning",
+    "IPModeNotStored": "Warning",
+    "IPModeIgnored": "Warning",
+    "AddressNotPublished": "Warning",
+    "AddressMissing": "Warning",
+    "UnknownPort": "Warning",
+    CONDITION: "Warning",
+}
+"""Every reason and the type of its event."""
+
+
+class Notice(NamedTuple):
+    """One event: its reason out of `TYPES`, and its message."""
+
+    reason: str
+    message: str
+
+
+def chosen(mode: str, ips: Sequence[str], because: str) -> Notice:
+    return Notice("IPModeChosen", f"ipMode {mode} for {', '.join(ips)}: {because}")
+
+
+def mixed(sentence: str) -> Notice:
+    return Notice("IPModeMixed", sentence)
+
+
+def conflict(mode: str, ips: Sequence[str], warning: str) -> Notice:
+    return Notice("IPModeConflict", f"ipMode {mode} for {', '.join(ips)}: {warning}")
+
+
+def refused(value: str) -> Notice:
+    return Notice(
+        "IPModeRefused",
+        f'annotation ccm-lb.dev/ip-mode is "{value}", which the API server does not take: expected VIP or Proxy; '
+        "the ipMode stays what it was, or what it is by default",
+    )
+
+
+def not_stored(modes: Mapping[str, str], hostnames: Sequence[str]) -> Notice:
+    """`modes` by IP; `hostnames` are published in place of these addresses."""
+    wanted = ", ".join(f"{mode} for {ip}" for ip, mode in modes.items())
+    instead = (
+        f"the host name {', '.join(hostnames)} is published instead"
+        if hostnames
+        else "clients inside the cluster bypass the load balancer; Kubernetes 1.30 stores it, and until then the annotation "
+        "ccm-lb.dev/hostname or --hostname-suffix publishes a host name instead"
+    )
+    return Notice("IPModeNotStored", f"this API server does not store ipMode ({wanted}): {instead}")
+
+
+def ignored(modes: Iterable[str], nodes: Sequence[str]) -> Notice:
+    names = " ".join(nodes[:NAMED_NODES])
+    return Notice(
+        "IPModeIgnored",
+        f"kube-proxy is older than 1.29 on {len(nodes)} nodes and ignores ipMode {', '.join(sorted(set(modes)))}, so that clients there "
+        f"bypass the load balancer: [{names}] [node names limited]",
+    )
+
+
+def not_published(why: str) -> Notice:
+    return Notice("AddressNotPublished", why)
+
+
+def missing(families: Sequence[str]) -> Notice:
+    return Notice(
+        "AddressMissing",
+        f"the load balancer has no {' and no '.join(families)} address, which spec.ipFamilies asks for",
+    )
+
+
+def unknown_ports(annotation: str, ports: Sequence[int]) -> Notice:
+    return Notice(
+        "UnknownPort",
+        f"annotation {annotation} names ports that the Service does not have: {', '.join(map(str, ports))}",
+    )
+
+
+def ports_not_served(ports: Sequence[PortStatus]) -> Notice:
+    return Notice(CONDITION, f"The load balancer does not serve the ports {words(ports)}")
+
+
+class Told:
+    """What each user was told, so that it is said again only when it changes."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, frozenset[Notice]] = {}
+
+    def news(self, uid: str, notices: Iterable[Notice], only: str = "") -> list[Notice]:
+        """Those of `notices`, which are all that there is to say (of the reason `only`, if given), that are new; noted as told."""
+        before, now = self._by_uid.get(uid, frozenset()), list(dict.fromkeys(notices))
+        rest = {one for one in before if only and one.reason != only}
+        self._by_uid[uid] = frozenset({*rest, *now})
+        return [one for one in now if one not in before]
+
+    def forget(self, uid: str) -> None:
+        self._by_uid.pop(uid, None)
