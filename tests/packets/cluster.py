@@ -1,27 +1,27 @@
 """The lab's Kubernetes objects that a kubelet and the endpoint controllers would make, and a barrier to wait behind."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.controlplane.kube import Kube
 from tests.packets import pods
-from tests.packets.topology import NODES, lan_addresses, node_of, pod_addresses
+from tests.packets.topology import NODES, node_of, pod_addresses
 
 Json = dict[str, Any]
+Marker = tuple[str, int]
 NAMESPACE = "default"
 FAMILIES = ("IPv4", "IPv6")
 SLICES = "discovery.k8s.io/v1/endpointslices"
-_NOBODY = ("10.244.1.40", "fd00:244:1:7::40")  # the barrier's endpoint; nobody speaks to it
+_NOBODY = {"IPv4": "10.244.1.40", "IPv6": "fd00:244:1:7::40"}  # the barrier's endpoint; nobody speaks to it
 _BARRIER = "barrier"
 
 
-def node(name: str) -> Json:
-    """A Node of both families, and its machine as the clouds know it."""
+def node(name: str, addresses: Sequence[str]) -> Json:
+    """A Node, with its machine's name in the clouds."""
     return {
         "metadata": {"name": name},
         "spec": {"providerID": f"fakecloud://{name}"},
-        "status": {"addresses": [{"type": "InternalIP", "address": address} for address in lan_addresses(name)]},
+        "status": {"addresses": [{"type": "InternalIP", "address": address} for address in addresses]},
     }
 
 
@@ -74,42 +74,36 @@ class Barrier:
     address with ipMode Proxy doesn't.
     """
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, families: Sequence[str] = FAMILIES) -> None:
         self._kube = kube
+        self._families = families
         self._round = 0
         self._addresses: list[str] = []
 
     async def make(self) -> None:
-        made = await self._kube.create(
-            "services",
-            {
-                "metadata": {"name": _BARRIER},
-                "spec": {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": list(FAMILIES), "ports": [self._port()]},
-            },
-            NAMESPACE,
-        )
+        policy = "RequireDualStack" if len(self._families) == 2 else "SingleStack"
+        spec = {"ipFamilyPolicy": policy, "ipFamilies": list(self._families), "ports": [self._port()]}
+        made = await self._kube.create("services", {"metadata": {"name": _BARRIER}, "spec": spec}, NAMESPACE)
         self._addresses = made["spec"]["clusterIPs"]
-        for family, address in zip(FAMILIES, _NOBODY, strict=True):
+        for family in self._families:
             (body,) = endpoint_slices(_BARRIER, slice_ports(["TCP"]), {family: []})
-            body["endpoints"] = [{"addresses": [address], "nodeName": NODES[0], "conditions": {"ready": True}}]
+            body["endpoints"] = [{"addresses": [_NOBODY[family]], "nodeName": NODES[0], "conditions": {"ready": True}}]
             await self._kube.create(SLICES, body, NAMESPACE)
 
     async def remove(self) -> None:
         await self._kube.delete("services", _BARRIER, NAMESPACE)
-        for family in FAMILIES:
+        for family in self._families:
             await self._kube.delete(SLICES, f"{_BARRIER}-{family.lower()}", NAMESPACE)
 
-    async def raised(self) -> list[str]:
-        """Change it, and say what is then found in the rules, as regular expressions."""
+    async def raised(self) -> list[Marker]:
+        """Change it, and say which addresses and ports are then found in the rules."""
         self._round += 1
         ports = slice_ports(["TCP"], self._endpoint_port())
-        for family in FAMILIES:
+        for family in self._families:
             await self._kube.patch(SLICES, f"{_BARRIER}-{family.lower()}", {"ports": ports}, NAMESPACE)
         await self._kube.patch("services", _BARRIER, {"spec": {"ports": [self._port()]}}, NAMESPACE)
-        v4, v6 = _NOBODY
-        endpoints = [f"{re.escape(v4)}:{self._endpoint_port()}", rf"\[{v6}\]:{self._endpoint_port()}"]
-        services = [rf"{re.escape(address)}\b.*\b{self._port()['port']}\b" for address in self._addresses]
-        return [*endpoints, *services]
+        endpoints = [(_NOBODY[family], self._endpoint_port()) for family in self._families]
+        return [*endpoints, *((address, 20_000 + self._round) for address in self._addresses)]
 
     def _port(self) -> Json:
         return {"name": "tcp", "protocol": "TCP", "port": 20_000 + self._round, "targetPort": pods.PORT}

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.packets import clients
+from tests.packets.cluster import Marker
 from tests.packets.netns import HostProcess, Namespace, tool
 from tests.packets.topology import POD_NETWORKS
 
@@ -58,9 +59,9 @@ class KubeProxy:
         whole = re.compile(rf"(?<![0-9a-f.:]){re.escape(address)}(?![0-9a-f.:]*[0-9a-f])")
         return [line for line in self.rules() if whole.search(line)]
 
-    async def wait_synced(self, markers: Sequence[str], timeout: float = 15.0) -> None:
+    async def wait_synced(self, markers: Sequence[Marker], timeout: float = 15.0) -> None:
         """
-        Wait until every one of `markers`, regular expressions, is found in its rules, and the sync that brought them has ended.
+        Wait until every one of `markers` is found in its rules, and the sync that brought them has ended.
 
         A marker comes with a change that was made after all that the test waits for, so that is in the rules as well. The rules
         alone would be too early: after them kube-proxy still clears conntrack.
@@ -75,10 +76,7 @@ class KubeProxy:
             raise AssertionError(f"{self.node.host}: no {markers} after {timeout:g} s:\n{words}") from None
 
     async def _settled(self) -> bool:
-        """Whether the last sync of each family ended after the last change was queued for it."""
-        times = {(family, queued): float(seconds) for queued, family, seconds in _SYNC.findall(await self._metrics())}
-        families = {family for family, _ in times}
-        return bool(families) and all(times.get((one, ""), 0.0) > times.get((one, "queued_"), 0.0) for one in families)
+        return settled(await self._metrics())
 
     async def _metrics(self) -> str:
         try:
@@ -86,9 +84,18 @@ class KubeProxy:
         except (OSError, TimeoutError):
             return ""
 
-    def _holds(self, markers: Sequence[str]) -> bool:
+    def _holds(self, markers: Sequence[Marker]) -> bool:
         text = "\n".join(self.rules())
-        return all(re.search(marker, text) for marker in markers)
+        # As 192.0.2.1:80, [2001:db8::1]:80, "192.0.2.1 . tcp . 80" or "-d 192.0.2.1/32 ... --dport 80".
+        return all(re.search(rf"{re.escape(address)}\b.*\b{port}\b", text) for address, port in markers)
+
+
+def settled(metrics: str, after: float = 0.0) -> bool:
+    """Whether the last sync of each family ended after the last change was queued for it, and after that time (Unix, seconds)."""
+    times = {(family, queued): float(seconds) for queued, family, seconds in _SYNC.findall(metrics)}
+    families = {family for family, _ in times}
+    ended = {family: times.get((family, ""), 0.0) for family in families}
+    return bool(families) and all(ended[one] > max(times.get((one, "queued_"), 0.0), after) for one in families)
 
 
 def _configuration(name: str, mode: str, kubeconfig: Path) -> dict[str, object]:

@@ -54,7 +54,7 @@ class Lab:
     @contextlib.asynccontextmanager
     async def service(
         self,
-        ip_mode: str,
+        ip_mode: str | None,
         *,
         cloud: str = "balancer",
         families: Sequence[str] = ("IPv4",),
@@ -66,7 +66,7 @@ class Lab:
     ) -> AsyncIterator["Served"]:
         """A Service with its address, which every node's kube-proxy knows; gone at the end of the block."""
         name = f"web-{self.mode}-{next(self._names)}"
-        annotations = {IP_MODE: ip_mode, PROXY_PROTOCOL: proxy_protocol}
+        annotations = {PROXY_PROTOCOL: proxy_protocol, **({IP_MODE: ip_mode} if ip_mode else {})}
         body = cluster.service(name, families, protocols, annotations)
         body["spec"] |= {**spec, **({"loadBalancerClass": CLASSES[cloud]} if CLASSES[cloud] else {})}
         ports = cluster.slice_ports(protocols, target_port)
@@ -191,7 +191,7 @@ async def running(
             stack.callback(host.remove)
         wire(hosts)
         kube = await stack.enter_async_context(plane.kube())
-        clouds = {name: await _cloud(stack, hosts[name], directory) for name in topology.CLOUDS}
+        clouds = {name: await hosted_cloud(stack, hosts[name], directory) for name in topology.CLOUDS}
         await _join(stack, kube, clouds)
         barrier = Barrier(kube)
         await barrier.make()
@@ -199,7 +199,7 @@ async def running(
         port = int(plane.url.rpartition(":")[2])
         proxies: dict[str, KubeProxy] = {}
         for name in topology.NODES:
-            relay = Relay(hosts[name].bound(_LOOPBACK, port), _outgoing)
+            relay = Relay(hosts[name].bound(_LOOPBACK, port), outgoing)
             await stack.enter_async_context(relay)
             proxy = KubeProxy(kube_proxy, hosts[name], mode, directory, plane.kubeconfig)
             proxies[name] = await stack.enter_async_context(proxy)
@@ -234,7 +234,8 @@ def wire(hosts: Mapping[str, Namespace]) -> None:
         hosts[name].run("nft", "-f", "-", text=topology.network_plugin(name))
 
 
-async def _cloud(stack: contextlib.AsyncExitStack, host: Namespace, directory: Path) -> HostedCloud:
+async def hosted_cloud(stack: contextlib.AsyncExitStack, host: Namespace, directory: Path) -> HostedCloud:
+    """A cloud that runs until the stack is closed, with its relay."""
     folder = directory / host.host
     folder.mkdir()
     cloud = HostedCloud(host, folder, f"--delivery={DELIVERY[host.host]}")
@@ -245,7 +246,7 @@ async def _cloud(stack: contextlib.AsyncExitStack, host: Namespace, directory: P
 async def _join(stack: contextlib.AsyncExitStack, kube: Kube, clouds: Mapping[str, HostedCloud]) -> None:
     """Nodes in the cluster, and their machines in the clouds."""
     for name in topology.NODES:
-        await kube.create("nodes", cluster.node(name))
+        await kube.create("nodes", cluster.node(name, topology.lan_addresses(name)))
         stack.push_async_callback(kube.delete, "nodes", name)
         server = {"id": name, "name": name, "addresses": list(topology.lan_addresses(name))}
         for cloud in clouds.values():
@@ -259,7 +260,8 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-def _outgoing() -> socket.socket:
+def outgoing() -> socket.socket:
+    """A non-blocking socket of this machine itself."""
     made = socket.socket()
     made.setblocking(False)
     return made

@@ -10,7 +10,7 @@ machine but the names of its namespaces. Two pods are behind each node: one that
               +--- node2 --- server2, caller2
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 NODES: Final = ("node1", "node2")
@@ -52,11 +52,11 @@ def node_of(pod: str) -> str:
     return f"node{pod[-1]}"
 
 
-def bridge(name_of: Mapping[str, str]) -> Iterator[str]:
+def bridge(name_of: Mapping[str, str], members: Iterable[str] = tuple(_ON_LAN)) -> Iterator[str]:
     """Lines for `ip -batch -` on the LAN itself, which come first; `name_of` has the namespaces' names."""
     yield "link add br0 type bridge"
     yield "link set br0 up"
-    for member in _ON_LAN:
+    for member in members:
         yield f"link add {member} type veth peer name eth0 netns {name_of[member]}"
         yield f"link set {member} master br0 up"
 

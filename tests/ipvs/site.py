@@ -1,0 +1,216 @@
+"""A lab whose only node is a virtual machine with kube-proxy in mode ipvs; everybody else is as in tests.packets."""
+
+import asyncio
+import contextlib
+import dataclasses
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from tests.controlplane.server import ControlPlane
+from tests.harness.controller import Controller
+from tests.ipvs.machine import Machine
+from tests.packets import cluster, lab, netns, topology
+from tests.packets.clients import http
+from tests.packets.cluster import Barrier
+from tests.packets.kubeproxy import settled
+from tests.packets.lab import HostedCloud, Lab, Served
+from tests.packets.pods import PORT
+from tests.packets.relay import Relay
+from tests.packets.topology import CLIENT, LAN
+
+_BALANCER: Final = "balancer"
+_NODE: Final = "node1"
+_NODE_ADDRESS: Final = topology.lan_addresses(_NODE)[0]
+_API_ADDRESS: Final = "172.30.0.1"
+# One sync takes 4 to 8 s under emulation.
+_SYNCED: Final = 60.0
+_INSIDE: Final = {"node": "", "pod": "ip netns exec caller1 "}
+
+
+@dataclasses.dataclass
+class Site(Lab):
+    """The lab, and the node's command line."""
+
+    machine: Machine = dataclasses.field(kw_only=True)
+
+    async def settle(self) -> None:
+        """
+        Until kube-proxy has taken in all that was written to the API server so far.
+
+        It makes virtual servers seconds before the rules that belong to them, so the sync has to have ended, and that after the
+        barrier was not there yet: else it might be the one before.
+        """
+        wanted = [
+            f"{socket.inet_aton(address).hex().upper()}:{port:04X}" for address, port in await self.barrier.raised()
+        ]
+        look = "date +%s; cat /proc/net/ip_vs; wget -qO- http://127.0.0.1:10249/metrics | grep _last_"
+        missing_at = 0.0
+        try:
+            async with asyncio.timeout(_SYNCED):
+                while True:
+                    _, seen = await self.machine.run(look)
+                    if not all(marker in seen for marker in wanted):
+                        missing_at = float(seen.split()[0])
+                    elif settled(seen, missing_at):
+                        return
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            _, log = await self.machine.run("tail -n 15 /tmp/kube-proxy.log")
+            raise AssertionError(f"kube-proxy has not synced {wanted} after {_SYNCED:g} s:\n{log}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """
+    What is seen of a Service's address: whether the node has it on kube-ipvs0, who was answered, whose request the load balancer
+    counted, and whether a probe that the load balancer sends from that address to the node port is answered.
+    """
+
+    bound: bool
+    answered: frozenset[str]
+    passed: frozenset[str]
+    probe_answered: bool
+
+
+async def sight(served: Served, site: Site) -> Sight:
+    address = await served.address()
+    answered, passed = set(), set()
+    for client in (CLIENT, *_INSIDE):
+        before = await served.flows(address, "TCP")
+        if await _asks(site, client, address):
+            answered.add(client)
+        if await served.flows(address, "TCP") > before:
+            passed.add(client)
+    (port,) = (await served.get())["spec"]["ports"]
+    return Sight(
+        bound=f" {address}/32 " in await site.machine.do("ip -4 addr show kube-ipvs0"),
+        answered=frozenset(answered),
+        passed=frozenset(passed),
+        probe_answered=await _probed(site, address, port["nodePort"]),
+    )
+
+
+async def _asks(site: Site, client: str, address: str) -> bool:
+    if client in _INSIDE:
+        # Not wget's own -T: this static busybox crashes on it.
+        code, _ = await site.machine.run(f"{_INSIDE[client]}timeout 5 wget -q -O /dev/null http://{address}/")
+        return code == 0
+    try:
+        return (await http(site.hosts[client], address, 80, "/"))[0] == 200
+    except (OSError, TimeoutError):
+        return False
+
+
+async def _probed(site: Site, own: str, node_port: int) -> bool:
+    """Whether the node answers the load balancer's TCP probe from its own address."""
+    with site.hosts[_BALANCER].bound(own, 0) as probe:
+        try:
+            async with asyncio.timeout(3.0):
+                await asyncio.get_running_loop().sock_connect(probe, (_NODE_ADDRESS, node_port))
+        except (OSError, TimeoutError):
+            return False
+    return True
+
+
+@contextlib.asynccontextmanager
+async def running(
+    plane: ControlPlane, kernel: Path, initramfs: Path, kubeconfig: Path, directory: Path
+) -> AsyncIterator[Site]:
+    """The whole site; everything of it is gone at the end."""
+    async with contextlib.AsyncExitStack() as stack:
+        hosts = netns.create([LAN, CLIENT, _BALANCER])
+        for host in hosts.values():
+            stack.callback(host.remove)
+        _wire(hosts)
+        port = int(plane.url.rpartition(":")[2])
+        await stack.enter_async_context(Relay(hosts[LAN].bound(_API_ADDRESS, port), lab.outgoing))
+        machine = await stack.enter_async_context(Machine(hosts[LAN], _NODE, kernel, initramfs, directory))
+        kube = await stack.enter_async_context(plane.kube())
+        cloud = await lab.hosted_cloud(stack, hosts[_BALANCER], directory)
+        await kube.create("nodes", cluster.node(_NODE, [_NODE_ADDRESS]))
+        stack.push_async_callback(kube.delete, "nodes", _NODE)
+        await cloud.request("POST", "/v1/servers", {"id": _NODE, "name": _NODE, "addresses": [_NODE_ADDRESS]})
+        barrier = Barrier(kube, ["IPv4"])
+        await barrier.make()
+        stack.push_async_callback(barrier.remove)
+        await _furnish(machine, f"https://{_API_ADDRESS}:{port}", plane.token)
+        controller = Controller(directory, kubeconfig, cloud.config(), "--leader-elect=false")
+        await stack.enter_async_context(controller)
+        await controller.start_ready()
+        clouds: dict[str, HostedCloud] = {_BALANCER: cloud}
+        made = Site("ipvs", kube, hosts, {}, clouds, {}, barrier, machine=machine)
+        await made.settle()
+        yield made
+
+
+def _wire(hosts: dict[str, netns.Namespace]) -> None:
+    names = {name: host.name for name, host in hosts.items()}
+    lines = [
+        *topology.bridge(names, [CLIENT, _BALANCER]),
+        f"addr add {_API_ADDRESS}/24 dev br0",
+        f"tuntap add dev {_NODE} mode tap",
+        f"link set {_NODE} master br0 up",
+    ]
+    hosts[LAN].run("ip", "-batch", "-", text="\n".join(lines))
+    for name in (CLIENT, _BALANCER):
+        hosts[name].run("ip", "-batch", "-", text="\n".join(topology.lan_links(name)))
+
+
+async def _furnish(machine: Machine, api: str, token: str) -> None:
+    """Pods and routes, then kube-proxy."""
+    pool, gateway = topology.POOLS[_BALANCER][0], topology.lan_addresses(_BALANCER)[0]
+    pods = topology.POD_NETWORKS[0]
+    lines = [
+        f"ip addr add {_NODE_ADDRESS}/24 dev eth0",
+        f"ip route add {pool} via {gateway}",
+        "sysctl -w net.ipv4.ip_forward=1",
+        f"iptables -t nat -A POSTROUTING -s {pods} ! -d {pods} -o eth0 -j MASQUERADE",
+    ]
+    for pod, subnet in (("server1", 0), ("caller1", 64)):
+        address, router = topology.pod_addresses(pod)[0], f"10.244.1.{subnet + 1}"
+        lines += [
+            f"ip netns add {pod}",
+            f"ip link add {pod} type veth peer name eth0 netns {pod}",
+            f"ip addr add {router}/26 dev {pod}",
+            f"ip link set {pod} up",
+            f"ip -n {pod} addr add {address}/26 dev eth0",
+            f"ip -n {pod} link set eth0 up",
+            f"ip -n {pod} route add default via {router}",
+        ]
+    await machine.do("\n".join(lines))
+    await machine.write("/srv/index.html", "server1")
+    await machine.do(f"ip netns exec server1 httpd -p {topology.pod_addresses('server1')[0]}:{PORT} -h /srv")
+    await machine.write("/tmp/kubeconfig", yaml.safe_dump(_kubeconfig(api, token)))
+    await machine.write("/tmp/config", yaml.safe_dump(_configuration()))
+    await machine.do("kube-proxy --config /tmp/config -v=2 >/tmp/kube-proxy.log 2>&1 &")
+
+
+def _kubeconfig(api: str, token: str) -> dict[str, object]:
+    # The API server's certificate is for this machine's loopback, which the guest is not on.
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": api, "insecure-skip-tls-verify": True}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "admin"}}],
+        "current-context": "lab",
+    }
+
+
+def _configuration() -> dict[str, object]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "ipvs",
+        "hostnameOverride": _NODE,
+        "clusterCIDR": topology.POD_NETWORKS[0],
+        "clientConnection": {"kubeconfig": "/tmp/kubeconfig"},
+        "metricsBindAddress": "127.0.0.1:10249",
+        "conntrack": {"maxPerCore": 0, "min": 0},
+        "ipvs": {"scheduler": "rr", "strictARP": True, "minSyncPeriod": "100ms"},
+        "nodePortAddresses": ["primary"],
+    }
