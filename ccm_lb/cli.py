@@ -191,6 +191,29 @@ def show_config(ctx: click.Context, /, output: str, **_: object) -> None:
     )
 
 
+@cli.command(cls=_SettingsCommand)
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_OUTPUT
+@click.pass_context
+def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
+    """
+    Say why a Service's addresses have their ipMode.
+
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster, not the cloud.
+    """
+    namespace, slash, service = name.partition("/")
+    if not (namespace and slash and service) or "/" in service:
+        raise click.BadParameter(f"got {name!r}, expected NAMESPACE/NAME", param_hint="NAMESPACE/NAME")
+    settings, _given_settings = _build(ctx)
+    if settings.kubeconfig is None and (kubeconfig := os.environ.get("KUBECONFIG")):
+        settings = settings.model_copy(update={"kubeconfig": Path(kubeconfig)})
+    from ccm_lb import explain as explaining
+    from ccm_lb.objects import Key
+
+    found = asyncio.run(explaining.explain(settings, Key(namespace, service)))
+    click.echo(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
+
+
 @cli.command()
 @_OUTPUT
 def backends(output: str) -> None:

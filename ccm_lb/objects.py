@@ -172,6 +172,11 @@ class Node(_Model):
         """The node's InternalIP addresses, in the order of its status; the first of a family is the one to send traffic to."""
         return tuple(one.address for one in self.status.addresses if one.type == "InternalIP")
 
+    @property
+    def ips(self) -> tuple[str, ...]:
+        """All its IP addresses, internal and external."""
+        return tuple(one.address for one in self.status.addresses if one.type in ("InternalIP", "ExternalIP"))
+
     def internal_ip(self, family: str) -> str | None:
         """The InternalIP of a family, IPv4 or IPv6, that traffic is sent to; None if the node has none."""
         return next((ip for ip in self.internal_ips if (":" in ip) == (family == "IPv6")), None)

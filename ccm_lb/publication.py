@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ccm_lb import addresses, annotations, ipmode, notices, patches, portstatus
 from ccm_lb.errors import CCMError, TerminalError
-from ccm_lb.ipmode import Decision, Inputs, ServiceProxyHint, Traffic
+from ccm_lb.ipmode import Decision, Inputs, Scope, ServiceProxyHint, Traffic
 from ccm_lb.notices import Notice
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Service
 
@@ -95,11 +95,11 @@ def draft(
 
 
 def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, override: str | None) -> Inputs:
-    """What decides about one entry with an IP."""
+    """What decides about one entry with an IP; about one that has none yet, as far as that can be said."""
     ip = entry.ip or ""
     return Inputs(
         traffic=around.traffic if around.traffic is not None else Traffic(default=entry.ip_mode),
-        scope=addresses.scope(ip),
+        scope=addresses.scope(ip) if ip else Scope.PUBLIC,
         override=override,
         source_ranges=bool(service.spec.load_balancer_source_ranges),
         service_proxy=around.service_proxy,

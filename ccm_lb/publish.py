@@ -207,14 +207,8 @@ class Publisher:
             return
         nodes = self._state.nodes()
         self._nodes = eligible
-        self._owners = addresses.Owners(
-            {node.name: [one.address for one in node.status.addresses if one.type in _IPS] for node in nodes},
-            self._policy.api_server,
-        )
+        self._owners = addresses.Owners({node.name: node.ips for node in nodes}, self._policy.api_server)
         self._old_nodes = kubeproxies.ignoring({**kubeproxies.versions(nodes), **self._policy.proxy_versions()})
-
-
-_IPS = frozenset({"InternalIP", "ExternalIP"})
 
 
 def _now() -> str:

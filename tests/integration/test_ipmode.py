@@ -1,6 +1,8 @@
 """ipMode on the genuine API server: values that it does not know, servers that drop the field, and their upgrade."""
 
 import asyncio
+import json
+import subprocess
 
 import pytest
 
@@ -8,6 +10,7 @@ from tests.faultproxy.effects import DropField
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match, Rule
 from tests.harness import objects
+from tests.harness.controller import command
 from tests.harness.stack import Stack
 
 INGRESS = "status.loadBalancer.ingress[].ipMode"
@@ -100,7 +103,34 @@ async def test_a_port_that_the_cloud_refuses_is_in_the_status_and_in_a_condition
         assert (condition["type"], condition["status"]) == ("LoadBalancerPortsError", "True")
         await stack.patch("web", {"spec": {"ports": [http]}})
         await stack.wait("web", lambda one: (one or {})["status"]["conditions"][0]["status"] == "False", timeout=5)
-        # A new one is not begun with half of its ports.
-        await stack.create(objects.service("new", {"http": 18090}))
-        await stack.delete("new")
-        await stack.wait_gone("new")
+
+
+async def explained(stack: Stack, name: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    settings = ("--cloud-provider=fakecloud", f"--cloud-config={stack.cloud.config()}")
+    arguments = ("explain", f"{stack.namespace}/{name}", *settings, f"--kubeconfig={stack.plane.kubeconfig}", *flags)
+    return await asyncio.to_thread(
+        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+async def test_the_choice_is_explained_from_the_cluster_and_the_settings(stack: Stack) -> None:
+    await stack.add_node("n1")
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        await stack.create(objects.service("web", annotations={"ccm-lb.dev/proxy-protocol": "v2"}))
+        await stack.wait_served("web")
+        text = await explained(stack, "web", "--allow-addresses=loopback")
+        assert text.returncode == 0, text.stderr
+        assert (
+            ": ipMode Proxy, because only the load balancer adds what 18080/TCP (PROXY protocol v2) expect"
+            in text.stdout
+        )
+        assert "warning" not in text.stdout
+        shown = json.loads((await explained(stack, "web", "--output=json")).stdout)
+        assert shown["addresses"][0]["rule"] == "proxy-protocol"
+        assert shown["addresses"][0]["published"] == "Proxy"
+        assert "is a loopback address: not published unless" in shown["refused"][0], "without the setting of `run`"
+        missing = await explained(stack, "nothing")
+        assert missing.returncode == 1
+        assert missing.stderr.startswith("ccm-lb: ")
+        assert missing.stderr.count("\n") == 1

@@ -141,3 +141,19 @@ def test_traffic_goes_to_a_nodes_first_address_of_the_family(family: str, ip: st
     node = builders.node("n1", builders.addresses("2001:db8::11", "192.0.2.11", "192.0.2.99", "2001:db8::99"))
     assert node.internal_ip(family) == ip
     assert builders.node("n1", builders.addresses()).internal_ip(family) is None
+
+
+def test_a_nodes_addresses_are_its_ips_and_no_names() -> None:
+    node = builders.node(
+        "n1",
+        {
+            "status": {
+                "addresses": [
+                    builders.internal_ip("192.0.2.11"),
+                    {"type": "ExternalIP", "address": "203.0.113.11"},
+                    {"type": "Hostname", "address": "n1"},
+                ]
+            }
+        },
+    )
+    assert node.ips == ("192.0.2.11", "203.0.113.11")
