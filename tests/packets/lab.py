@@ -259,11 +259,12 @@ def _deliveries() -> Sequence[str]:
 
 
 async def _join(stack: contextlib.AsyncExitStack, kube: Kube, clouds: Mapping[str, HostedCloud]) -> None:
-    """Nodes in the cluster, and their machines in the clouds."""
-    for name in topology.NODES:
-        await kube.create("nodes", cluster.node(name, topology.lan_addresses(name)))
+    """Nodes in the cluster, and their machines in the clouds; one lists its IPv4 address first and the other its IPv6 address."""
+    for number, name in enumerate(topology.NODES):
+        addresses = topology.lan_addresses(name)[:: -1 if number % 2 else 1]
+        await kube.create("nodes", cluster.node(name, addresses))
         stack.push_async_callback(kube.delete, "nodes", name)
-        server = {"id": name, "name": name, "addresses": list(topology.lan_addresses(name))}
+        server = {"id": name, "name": name, "addresses": list(addresses)}
         for cloud in clouds.values():
             await cloud.request("POST", "/v1/servers", server)
 
