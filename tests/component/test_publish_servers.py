@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.errors import ApiError, CCMError, InvalidError
+from ccm_lb.errors import ApiError, InvalidError
 from ccm_lb.objects import IPMode
 from ccm_lb.publish import Policy
 from ccm_lb.testing import builders
@@ -224,5 +224,13 @@ async def test_the_controller_looks_for_an_upgrade_by_itself() -> None:
         await world.controller.recheck()
         await settle()
         assert world.ingress == [PROXY]
-    world.api.script.then("patch_service_status", CCMError("not asked by a replica that does not work"))
+
+
+@pytest.mark.looptime
+async def test_a_replica_that_does_not_work_asks_nothing() -> None:
+    world = World()
+    world.api.has_ip_mode = False
+    async with world.working():
+        await world.served()
     await world.controller.recheck()
+    assert world.api.dry_runs == []
