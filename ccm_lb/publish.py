@@ -26,8 +26,8 @@ class Policy:
     """
     What is published beyond what a backend answers.
 
-    `api_server` are its addresses. `service_proxy` is asked at each decision, `proxy_versions` (kube-proxy's, by node name) after each change
-    of a Node; a node that the latter does not name says its version by itself.
+    `api_server` are its addresses. `service_proxy` is asked at each decision, `proxy_versions` (kube-proxy's, by node name) after each
+    change of a Node; a node that the latter does not name says its version by itself.
     """
 
     allowed: frozenset[addresses.Kind] = frozenset()
