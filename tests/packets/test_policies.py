@@ -30,7 +30,8 @@ async def test_policy_local_sends_traffic_to_nodes_with_a_pod_alone_and_follows_
         for node, status in (("node1", 200), ("node2", 503)):
             found = await http(lab.hosts[OUTSIDE], lan_addresses(node)[0], port, "/healthz")
             assert found[0] == status, f"{node}: {found}"
-        await served.wait_balancer(lambda one: healthy(one) == {"node1": True, "node2": False})
+        balancer = await served.wait_balancer(lambda one: healthy(one) == {"node1": True, "node2": False})
+        assert (balancer["healthCheck"]["protocol"], balancer["healthCheck"]["port"]) == ("http", port)
         assert await pods_reached(served) == {"server1"}
         answer = await ask(lab.hosts[OUTSIDE], await served.address(), 80)
         assert answer.peer in lan_addresses("balancer"), "Local keeps the address of who connects to the node"
