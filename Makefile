@@ -86,7 +86,7 @@ lint: .venv/.ready ## formatting, lint, types, import directions
 
 .PHONY: test-unit
 test-unit: .venv/.ready ## the decisions: neither Go nor root nor a server; every branch of the pure modules
-	@$(SUITE) unit $(UNIT_BUDGET) pytest -q tests/unit --cov --cov-branch --cov-config=tests/pure.toml --cov-report=term-missing:skip-covered
+	@$(SUITE) unit $(UNIT_BUDGET) sh -c 'coverage run --rcfile=tests/pure.toml --data-file=.coverage.unit -m pytest -q tests/unit && coverage report --rcfile=tests/pure.toml --data-file=.coverage.unit --skip-covered'
 
 .PHONY: test-component
 test-component: .venv/.ready ## parts together on virtual time, the provider kit on every backend
