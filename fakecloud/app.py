@@ -63,7 +63,7 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     """
     store = MemoryStore() if settings.state is None else SqliteStore(settings.state)
     log_file = _open_flow_log(settings.flow_log)
-    flows = FlowLog(settings.flows_size, _now, log_file)
+    flows = FlowLog(settings.flows_size, time.time, log_file)
     limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
     netlink = _netlink(settings)
     addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)

@@ -27,6 +27,7 @@ class Connection:
     __slots__ = (
         "_effects",
         "_ending",
+        "_given_up",
         "_listener",
         "_open_halves",
         "_seen",
@@ -43,6 +44,7 @@ class Connection:
         self._open_halves = 0
         self._effects: Sequence[TrafficEffect] = ()
         self._ending: Ending = "closed"
+        self._given_up = False
         self._started = 0.0
         # Bytes at the last look, and when that was: who stays at the same number is idle.
         self._seen = (-1, 0.0)
@@ -87,8 +89,7 @@ class Connection:
     def cut(self, ending: Ending) -> None:
         """End it at once, for both sides to see."""
         self._ending = ending
-        if self.joining is not None:
-            self.joining.cancel()
+        self._stop_joining()
         reset(self.client.transport)
         if self.target is not None:
             reset(self.target.transport)
@@ -124,7 +125,17 @@ class Connection:
         self.client_endpoint = _NOBODY if peer is None else (peer[0], peer[1])
         self._listener.accepted(self)
 
+    def _stop_joining(self) -> None:
+        # Once the target is there, it ends like any other: an attempt that is cancelled at that point would be closed
+        # by the event loop without a word to its protocol.
+        if self.joining is not None and self.target is None:
+            self._given_up = True
+            self.joining.cancel()
+
     def _target_made(self, half: TargetHalf, endpoint: Endpoint) -> None:
+        if self._given_up:
+            half.disown()
+            return
         self._open_halves += 1
         self.target, self.endpoint = half, endpoint
         version = self._listener.forwarding.proxy_protocol
@@ -154,8 +165,7 @@ class Connection:
         self._open_halves -= 1
         if error is not None and self._ending == "closed":
             self._ending = "reset"
-        if self.joining is not None:
-            self.joining.cancel()
+        self._stop_joining()
         if self._open_halves == 0:
             self._listener.ended(self)
             # The halves refer to each other; without this they would wait for the cycle collector.

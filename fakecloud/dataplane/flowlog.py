@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple, TextIO
 
 from fakecloud.models.flows import Ending, Flow
@@ -23,15 +24,15 @@ class Ended(NamedTuple):
 
 
 class FlowLog:
-    """`now` is the time as text (RFC 3339, UTC)."""
+    """`clock` is the time in seconds since 1970; it becomes text only for readers."""
 
-    def __init__(self, size: int, now: Callable[[], str], file: TextIO | None = None) -> None:
-        self._ended: deque[tuple[str, Ended]] = deque(maxlen=size)
-        self._now = now
+    def __init__(self, size: int, clock: Callable[[], float], file: TextIO | None = None) -> None:
+        self._ended: deque[tuple[float, Ended]] = deque(maxlen=size)
+        self._clock = clock
         self._file = file
 
     def add(self, ended: Ended) -> None:
-        at = self._now()
+        at = self._clock()
         self._ended.append((at, ended))
         if self._file is not None:
             self._file.write(_flow(at, ended).model_dump_json(by_alias=True) + "\n")
@@ -50,9 +51,9 @@ class FlowLog:
             self._file.flush()
 
 
-def _flow(at: str, ended: Ended) -> Flow:
+def _flow(at: float, ended: Ended) -> Flow:
     return Flow(
-        at=at,
+        at=datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         load_balancer=ended.load_balancer,
         protocol=ended.protocol,
         listener=_text(ended.listener),

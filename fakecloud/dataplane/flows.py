@@ -119,6 +119,10 @@ class TargetHalf(Half):
         super().__init__(on_made, on_lost)
         self._client = client
 
+    def disown(self) -> None:
+        """It comes too late: the client has left, and nobody wants to hear of it any more."""
+        self._on_lost = lambda _: None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.peer = self._client

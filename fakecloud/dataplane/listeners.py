@@ -124,6 +124,8 @@ class PortListener:
         self.house.log.add(connection.ended(self.place, counters))
 
     def _refusal(self, connection: Connection) -> Ending | None:
+        if self._closed:
+            return "cut"
         sources, limit = self.forwarding.sources, self.forwarding.connection_limit
         if sources is not None and connection.client_address not in sources:
             return "forbidden-source"

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -303,7 +304,7 @@ async def test_traffic_that_would_go_in_circles_is_refused_at_connect_time(api: 
 
 async def test_a_target_outside_the_allowed_networks_is_not_connected_to(pool: object, backends: Backends) -> None:
     port = await backends.start("a")
-    plane = Plane(AddressSet.of(["127.0.0.2/32"]), Limits(), PresentAddresses(), FlowLog(10, str))
+    plane = Plane(AddressSet.of(["127.0.0.2/32"]), Limits(), PresentAddresses(), FlowLog(10, time.time))
     listener = Listener(port=8080, target_port=port)
     # The API never lets such a route come to be; the data plane does not rely on that.
     address = str(pool[1])  # type: ignore[index]
@@ -318,6 +319,55 @@ async def test_a_target_outside_the_allowed_networks_is_not_connected_to(pool: o
     await until(refused)
     assert "outside" in plane.status(route).targets[0].reason
     await plane.close()
+
+
+async def test_a_client_that_leaves_while_it_is_given_a_target_leaves_nothing_behind(
+    api: Api, backends: Backends
+) -> None:
+    port = await backends.start("a")
+    item = await api.create(listeners=[{"port": 8080, "targetPort": port}], targets=[{"address": "127.0.0.1"}])
+    loop = asyncio.get_running_loop()
+    for turn in range(400):
+        with socket.socket() as client:
+            client.setblocking(False)
+            await loop.sock_connect(client, (address_of(item), 8080))
+            # Some leave before, some while, some after the target is connected.
+            for _ in range(turn % 8):
+                await asyncio.sleep(0)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    async def none_left() -> bool:
+        (listener,) = (await api.get(f"{LBS}/{item['id']}"))["status"]["listeners"]
+        return bool((listener["activeConnections"], listener["connections"]) == (0, 400))
+
+    await until(none_left)
+
+
+class TestWithFewConnections:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"max_connections": 24})
+
+    async def test_a_load_balancer_that_is_deleted_while_clients_connect_gives_every_connection_back(
+        self, api: Api, serving: Serving, backends: Backends
+    ) -> None:
+        port = await backends.start("a")
+        listeners = [{"port": 8080, "targetPort": port}]
+        for turn in range(60):
+            item = await api.create(listeners=listeners, targets=[{"address": "127.0.0.1"}])
+            with contextlib.ExitStack() as clients:
+                for _ in range(20):
+                    client = clients.enter_context(socket.socket())
+                    client.setblocking(False)
+                    client.connect_ex((address_of(item), 8080))
+                for _ in range(turn % 12):
+                    await asyncio.sleep(0)
+                await serving.cloud.delete_load_balancer(item["id"])
+        item = await api.create(listeners=listeners, targets=[{"address": "127.0.0.1"}])
+        async with contextlib.AsyncExitStack() as all_of_them:
+            for _ in range(24):
+                reader, _ = await all_of_them.enter_async_context(connection(address_of(item)))
+                assert await asyncio.wait_for(reader.readline(), DEADLINE) == b"a\n"
 
 
 async def test_nothing_leaks(api: Api, serving: Serving, backends: Backends) -> None:
