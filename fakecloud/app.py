@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import json
 import logging
@@ -101,6 +102,7 @@ async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(settings) as serving:
+        _rarely_collect_garbage()
         logger.info("serving", extra={"url": serving.url})
         announce(serving.url)
         await stop.wait()
@@ -153,6 +155,13 @@ def _open_flow_log(path: Path | None) -> TextIO | None:
         return None if path is None else path.open("a", encoding="utf-8")
     except OSError as error:
         raise StartError(f"--flow-log {path}: {error.strerror}; give a file in a writable directory") from error
+
+
+def _rarely_collect_garbage() -> None:
+    """Connections leave no cycles behind; looking for some every few of them costs a tenth of their time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _allow_many_sockets() -> None:

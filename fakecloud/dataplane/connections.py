@@ -27,7 +27,6 @@ class Connection:
     __slots__ = (
         "_effects",
         "_ending",
-        "_given_up",
         "_listener",
         "_open_halves",
         "_seen",
@@ -35,6 +34,7 @@ class Connection:
         "client",
         "client_endpoint",
         "endpoint",
+        "given_up",
         "joining",
         "target",
     )
@@ -44,7 +44,7 @@ class Connection:
         self._open_halves = 0
         self._effects: Sequence[TrafficEffect] = ()
         self._ending: Ending = "closed"
-        self._given_up = False
+        self.given_up = False
         self._started = 0.0
         # Bytes at the last look, and when that was: who stays at the same number is idle.
         self._seen = (-1, 0.0)
@@ -129,11 +129,11 @@ class Connection:
         # Once the target is there, it ends like any other: an attempt that is cancelled at that point would be closed
         # by the event loop without a word to its protocol.
         if self.joining is not None and self.target is None:
-            self._given_up = True
+            self.given_up = True
             self.joining.cancel()
 
     def _target_made(self, half: TargetHalf, endpoint: Endpoint) -> None:
-        if self._given_up:
+        if self.given_up:
             half.disown()
             return
         self._open_halves += 1

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from fakecloud.dataplane.attempts import Attempts
 from fakecloud.dataplane.balancer import Choices, Endpoint
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.models.faults import TrafficEffect
@@ -62,6 +63,7 @@ class House:
     limits: Limits
     refusal: Callable[[str, int], str | None]
     log: FlowLog
+    attempts: Attempts
     connections: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 

@@ -1,6 +1,7 @@
 """One open TCP port of a load balancer: accepts clients, finds each a target, and knows its own connections."""
 
 import asyncio
+import functools
 import os
 import socket
 from collections.abc import Mapping
@@ -135,18 +136,26 @@ class PortListener:
 
     async def _find_target(self, connection: Connection) -> None:
         """Try one target after the other; a client for whom there is none is reset."""
-        limits, loop = self.house.limits, self._loop
-        deadline = loop.time() + limits.give_up_after
+        attempts = self.house.attempts
+        give_up_at = self._loop.time() + self.house.limits.give_up_after
         for endpoint in self._balancer.targets(connection.client_address):
             # Checked again here, after the API did: no configuration makes this an open relay.
             if self.house.refusal(*endpoint) is not None:
                 continue
+            attempts.begin(connection)
             try:
-                async with asyncio.timeout_at(min(deadline, loop.time() + limits.connect_timeout)):
-                    await loop.create_connection(lambda endpoint=endpoint: connection.target_half(endpoint), *endpoint)  # type: ignore[misc]
+                await self._loop.create_connection(functools.partial(connection.target_half, endpoint), *endpoint)
             except OSError:
                 if connection.target is None:
                     continue
+            except asyncio.CancelledError:
+                if not attempts.timed_out(connection):
+                    raise
+                if self._loop.time() < give_up_at:
+                    continue
+                break
+            finally:
+                attempts.end(connection)
             self._balancer.chosen(connection.client_address, endpoint)
             return
         connection.cut("no-target")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fakecloud.dataplane.addresses import AddressError, Addresses
+from fakecloud.dataplane.attempts import Attempts
 from fakecloud.dataplane.balancer import Choices, Endpoint
 from fakecloud.dataplane.balancing import Candidate
 from fakecloud.dataplane.datagrams import DatagramListener
@@ -68,7 +69,7 @@ class Plane:
     def __init__(self, target_networks: AddressSet, limits: Limits, addresses: Addresses, log: FlowLog) -> None:
         self._target_networks = target_networks
         self._addresses = addresses
-        self._house = House(limits, self.refusal, log)
+        self._house = House(limits, self.refusal, log, Attempts(limits.connect_timeout))
         self._running: dict[str, Running] = {}
         self._monitor = Monitor(self.refusal)
         self._own: set[Endpoint] = set()
@@ -197,6 +198,7 @@ class Plane:
         listeners = [listener for running in self._running.values() for listener in running.listeners.values()]
         for load_balancer_id in list(self._running):
             self.remove(load_balancer_id)
+        self._house.attempts.close()
         await self._monitor.close()
         await asyncio.gather(*self._house.tasks, return_exceptions=True)
         # What was aborted is closed in the loop's next iterations.
