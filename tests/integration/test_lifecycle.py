@@ -190,3 +190,15 @@ async def test_a_wiped_status_is_restored(stack: Stack) -> None:
             "services", "web", {"status": {"loadBalancer": None}}, stack.namespace, kind="merge", subresource="status"
         )
         await stack.wait("web", lambda service: objects.ingress(service) == before)
+
+
+async def test_a_service_that_the_cloud_cannot_serve_is_not_tried_hot(stack: Stack) -> None:
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        port = {"name": "sctp", "port": 18080, "protocol": "SCTP", "targetPort": 8080}
+        await stack.create({**objects.service("bad"), "spec": {**objects.service("bad")["spec"], "ports": [port]}})
+        kind, _, message = await stack.wait_event("bad", "SyncLoadBalancerFailed")
+        assert (kind, "SCTP" in message) == ("Warning", True)
+        await asyncio.sleep(10)
+        tried = [one for one in await stack.cloud.journal() if one["method"] == "POST"]
+        assert len(tried) <= 3, f"{len(tried)} attempts in 10 s"
