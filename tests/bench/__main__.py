@@ -67,7 +67,7 @@ async def run(binaries: dict[str, Path], count: int, rounds: int) -> None:
             ccm_lb("ccm-lb, its defaults", plane.kubeconfig, "--cloud-provider=instant"),
             ccm_lb(
                 *("ccm-lb with fakecloud over HTTP", plane.kubeconfig, "--cloud-provider=fakecloud"),
-                f"--cloud-config={cloud.config()}",
+                *(f"--cloud-config={cloud.config()}", "--allow-addresses=loopback"),
             ),
         ]
         console.print(
