@@ -25,6 +25,9 @@ from fakecloud.api.server import application
 from fakecloud.cloud import Cloud, Surroundings
 from fakecloud.config import Settings
 from fakecloud.dataplane.addresses import InterfaceAddresses, PresentAddresses
+from fakecloud.dataplane.delivery import Delivery
+from fakecloud.dataplane.direct import DirectPlane
+from fakecloud.dataplane.firewall import Firewall, FirewallError
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.forwarding import Limits
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
@@ -67,8 +70,7 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     flows = FlowLog(settings.flows_size, time.time, log_file)
     limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
     netlink = _netlink(settings)
-    addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)
-    plane = Plane(settings.target_networks, limits, addresses, flows)
+    plane = _plane(settings, netlink, limits, flows)
     cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
     faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
     services = Services(cloud, Journal(settings.journal_size), faults, flows)
@@ -148,6 +150,16 @@ def _netlink(settings: Settings) -> Netlink | None:
         return Netlink(settings.interface)
     except NetlinkError as error:
         raise StartError(str(error)) from error
+
+
+def _plane(settings: Settings, netlink: Netlink | None, limits: Limits, flows: FlowLog) -> Delivery:
+    if settings.delivery == "direct" and netlink is not None:
+        try:
+            return DirectPlane(settings.target_networks, netlink, Firewall())
+        except FirewallError as error:
+            raise StartError(str(error)) from error
+    addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)
+    return Plane(settings.target_networks, limits, addresses, flows)
 
 
 def _open_flow_log(path: Path | None) -> TextIO | None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fakecloud import errors, ipam, pools
 from fakecloud.config import Settings
-from fakecloud.dataplane.plane import ListenError, Plane, Staged
+from fakecloud.dataplane.delivery import Delivery, ListenError, Staged
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.history import History
 from fakecloud.intents import NOTHING_SPECIAL, Intent
@@ -50,7 +50,7 @@ class Surroundings:
 class Cloud:
     """One write at a time; a write is stored, then visible, then answered, and one that fails leaves no trace."""
 
-    def __init__(self, settings: Settings, plane: Plane, surroundings: Surroundings) -> None:
+    def __init__(self, settings: Settings, plane: Delivery, surroundings: Surroundings) -> None:
         self._settings = settings
         self._plane = plane
         self._store = surroundings.store

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 # Options that are settings of the same name.
-_PLAIN = ("interface", "action_seconds", "max_load_balancers", "max_connections", "max_body", "flow_log")
+_PLAIN = ("interface", "delivery", "action_seconds", "max_load_balancers", "max_connections", "max_body", "flow_log")
 
 
 class CidrType(click.ParamType[str]):
@@ -58,6 +58,11 @@ class CidrType(click.ParamType[str]):
 @click.option(
     "--pool", "pools", envvar="FAKECLOUD_POOL", multiple=True, type=CidrType(), show_default="127.84.0.0/16",
     help="Network that load balancers get addresses from; for loopback inside 127/8. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--delivery", type=click.Choice(["proxy", "direct"]), default="proxy",
+    help="proxy: a new connection to a target's port. direct: packets keep their destination and are routed to a node, "
+    "which has to take them; needs --addresses interface, NET_ADMIN, nft, and clients that route --pool to this machine.",
 )  # fmt: skip
 @click.option(
     "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fakecloud.dataplane.addresses import AddressError, Addresses
@@ -11,6 +11,7 @@ from fakecloud.dataplane.attempts import Attempts
 from fakecloud.dataplane.balancer import Choices, Endpoint
 from fakecloud.dataplane.balancing import Candidate
 from fakecloud.dataplane.datagrams import DatagramListener
+from fakecloud.dataplane.delivery import ListenError, Spot, Staged
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.forwarding import Forwarding, House, Limits, Place
 from fakecloud.dataplane.listeners import PortListener
@@ -20,21 +21,11 @@ from fakecloud.dataplane.troubles import next_expiry, targets_down, trouble_of
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.probes import Probe
-from fakecloud.models.listeners import Listener, Protocol
+from fakecloud.health.wanted import probe_of, probes_of
+from fakecloud.models.listeners import Listener
 from fakecloud.models.views import LoadBalancerStatus
 from fakecloud.networks import AddressSet
 from fakecloud.routes import Destination, Route
-
-# A protocol, an address and a port.
-Spot = tuple[Protocol, str, int]
-
-
-class ListenError(Exception):
-    """A listener's port can't be had; `index` is the listener's place in the route."""
-
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(reason)
-        self.index = index
 
 
 @dataclass
@@ -45,22 +36,6 @@ class Running:
     listeners: dict[Spot, PortListener | DatagramListener] = field(default_factory=dict)
     errors: Mapping[Spot, str] = field(default_factory=dict)
     probes: frozenset[Probe] = frozenset()
-
-
-@dataclass(frozen=True)
-class Staged:
-    """The sockets that a route needs beyond those that are open, bound and not yet served."""
-
-    route: Route
-    sockets: Mapping[Spot, socket.socket]
-    errors: Mapping[Spot, str]
-    # Undoes the claim on addresses that only this route needed.
-    release: Callable[[], None]
-
-    def discard(self) -> None:
-        for listening in self.sockets.values():
-            listening.close()
-        self.release()
 
 
 class Plane:
@@ -124,7 +99,7 @@ class Plane:
         """Serve the route; connections of listeners that stay are not touched."""
         route = staged.route
         running = self._running.setdefault(route.load_balancer_id, Running(route))
-        probes = frozenset(_probes(route))
+        probes = frozenset(probes_of(route))
         self._monitor.want(probes)
         self._monitor.unwant(running.probes)
         running.route, running.probes, running.errors = route, probes, staged.errors
@@ -179,7 +154,7 @@ class Plane:
         """Health of the targets and counters of the listeners."""
         running = self._running.get(route.load_balancer_id, Running(route))
         return LoadBalancerStatus(
-            targets=target_statuses(route, running.listeners.values(), self._verdict),
+            targets=target_statuses(route, running.listeners.values(), self._monitor),
             listeners=tuple(
                 listener_status(
                     (listener.protocol, address, listener.port),
@@ -225,7 +200,7 @@ class Plane:
             (to, _endpoint(to, listener), self._monitor.watched(probe) if probe is not None else None)
             for to in route.destinations
             if to.address is not None
-            for probe in [_probe(route, to, listener)]
+            for probe in [probe_of(route, to, listener)]
         ]
 
         def candidates() -> Sequence[Candidate[Endpoint]]:
@@ -246,13 +221,6 @@ class Plane:
             connection_limit=route.connection_limit,
         )
 
-    def _verdict(self, route: Route, to: Destination, listener: Listener) -> tuple[bool | None, str]:
-        probe = _probe(route, to, listener)
-        if probe is None:
-            return None, "not probed: a UDP port does not answer a probe; healthCheck.port names one that does"
-        verdict = self._monitor.watched(probe).verdict
-        return verdict.healthy, verdict.reason
-
     def _all_down(self) -> frozenset[str]:
         if not self._faults:
             return frozenset()
@@ -269,19 +237,3 @@ class Plane:
 
 def _endpoint(to: Destination, listener: Listener) -> Endpoint:
     return to.address or "", to.port or listener.target_port
-
-
-def _probe(route: Route, to: Destination, listener: Listener) -> Probe | None:
-    check = route.health_check_of(listener)
-    if to.address is None or (listener.protocol == "UDP" and check.port is None):
-        return None
-    return Probe(to.address, check.port or to.port or listener.target_port, check)
-
-
-def _probes(route: Route) -> set[Probe]:
-    return {
-        probe
-        for to in route.destinations
-        for listener in route.listeners
-        if (probe := _probe(route, to, listener)) is not None
-    }

@@ -1,14 +1,16 @@
 """What is told of a running load balancer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.datagrams import DatagramListener
 from fakecloud.dataplane.listeners import PortListener
-from fakecloud.models.listeners import Listener, Protocol
+from fakecloud.health.monitor import Monitor
+from fakecloud.health.wanted import verdict_on
+from fakecloud.models.listeners import Protocol
 from fakecloud.models.views import ListenerStatus, TargetStatus
-from fakecloud.routes import Destination, Route
+from fakecloud.routes import Route
 
 AnyListener = PortListener | DatagramListener
 
@@ -16,7 +18,7 @@ AnyListener = PortListener | DatagramListener
 def target_statuses(
     route: Route,
     running: Iterable[AnyListener],
-    verdict: Callable[[Route, Destination, Listener], tuple[bool | None, str]],
+    monitor: Monitor,
 ) -> tuple[TargetStatus, ...]:
     """Each target once for each of its ports, in the order of the targets."""
     counted: dict[Endpoint, Counters] = {}
@@ -28,7 +30,7 @@ def target_statuses(
         # Of several listeners with one target port, the first one's health check is shown.
         by_port = {to.port or listener.target_port: listener for listener in reversed(route.listeners)}
         for port, listener in sorted(by_port.items(), key=lambda item: route.listeners.index(item[1])):
-            healthy, reason = (False, to.reason) if to.address is None else verdict(route, to, listener)
+            healthy, reason = verdict_on(monitor, route, to, listener)
             counters = counted.get((to.address or "", port), Counters())
             found.append(
                 TargetStatus(

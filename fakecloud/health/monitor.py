@@ -25,8 +25,9 @@ class Watched:
 class Monitor:
     """Verdicts by probe. `refusal(address, port)` says why a connection must not be made, or None."""
 
-    def __init__(self, refusal: Callable[[str, int], str | None]) -> None:
+    def __init__(self, refusal: Callable[[str, int], str | None], on_change: Callable[[], None] = lambda: None) -> None:
         self._refusal = refusal
+        self._on_change = on_change
         self._watched: dict[Probe, Watched] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
@@ -77,4 +78,5 @@ class Monitor:
             )
             if watched.verdict.usable is not before.usable:
                 self.changes += 1
+                self._on_change()
             await asyncio.sleep(pause)
