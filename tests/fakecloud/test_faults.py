@@ -184,6 +184,8 @@ async def test_a_rate_limit_tells_the_truth(api: Api) -> None:
     answers: list[Answer] = [await api.call("GET", "/v1/servers") for _ in range(4)]
     assert [answer.status for answer in answers] == [200, 200, 200, 429]
     assert [answer.headers["RateLimit-Remaining"] for answer in answers] == ["2", "1", "0", "0"]
+    # Full again in a fifth to four fifths of a second: whole seconds, and never too early.
+    assert {answer.headers["RateLimit-Reset"] for answer in answers} == {"1"}
     refused = answers[-1]
     assert (refused.headers["RateLimit-Limit"], refused.problem) == ("3", "too-many-requests")
     await asyncio.sleep(int(refused.headers["Retry-After"]))
