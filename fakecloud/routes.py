@@ -48,7 +48,7 @@ def route_of(state: State, load_balancer: LoadBalancer) -> Route:
         load_balancer_id=load_balancer.id,
         addresses=tuple(assigned.address for assigned in load_balancer.addresses),
         listeners=spec.listeners,
-        destinations=tuple(_destination(state, target) for target in spec.targets),
+        destinations=tuple(_destination(state, target, spec.families[0]) for target in spec.targets),
         health_check=spec.health_check or HealthCheck(),
         sources=AddressSet.of(spec.source_ranges) if spec.source_ranges else None,
         algorithm=spec.algorithm,
@@ -68,13 +68,14 @@ def affected(state: State, records: tuple[Record, ...]) -> tuple[LoadBalancer, .
     return tuple(state.load_balancers[name] for name in sorted(ids) if name in state.load_balancers)
 
 
-def _destination(state: State, target: Target) -> Destination:
+def _destination(state: State, target: Target, family: str) -> Destination:
     weight = 0 if target.drain else 1 if target.weight is None else target.weight
     if target.address is not None:
         return Destination(target.label, target.address, port=target.port, weight=weight)
     server = state.servers.get(target.label)
     if server is None:
         return Destination(target.label, None, f"server {target.label} does not exist any more")
-    # The proxy opens a connection of its own, so the families on its two sides need not agree; IPv4 first.
-    address = min(server.addresses, key=lambda address: ":" in address)
+    # The proxy opens a connection of its own, so the families on its two sides need not agree. But a Service of one family has its
+    # node port in that family alone: the load balancer's first one goes first.
+    address = min(server.addresses, key=lambda address: (":" in address) != (family == "IPv6"))
     return Destination(target.label, address, port=target.port, weight=weight)

@@ -12,7 +12,7 @@ from fakecloud.dataplane.balancing import Candidate, by_load, by_source, eligibl
 from fakecloud.errors import ProblemError, invalid
 from fakecloud.health.verdicts import Result, Verdict
 from fakecloud.ipam import Pool
-from fakecloud.models.base import family_of
+from fakecloud.models.base import Family, family_of
 from fakecloud.models.inventory import AddressPool, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.listeners import Listener, Target
@@ -20,7 +20,7 @@ from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, Load
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
 from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
-from fakecloud.policy import Policy
+from fakecloud.policy import AddressMode, Policy
 from fakecloud.pools import refusal as pool_refusal
 from fakecloud.routes import affected, route_of
 from fakecloud.state import fencing, inventory, loadbalancers
@@ -276,6 +276,18 @@ def test_a_route_follows_the_servers_and_prefers_ipv4() -> None:
     assert [lb.id for lb in affected(change.state, change.records)] == ["lb-1"]
     destination = route_of(gone.state, change.result).destinations[0]
     assert (destination.address, "does not exist any more" in destination.reason) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("families", "expected"), [(("IPv4",), "10.0.0.1"), (("IPv6",), "fd00::1"), (("IPv6", "IPv4"), "fd00::1")]
+)
+def test_a_server_is_reached_in_the_load_balancers_first_family(families: tuple[Family, ...], expected: str) -> None:
+    server = Server(id="n1", name="n1", addresses=("10.0.0.1", "fd00::1"))
+    pools = (pool(), Pool("six", ipaddress.ip_network("fd90::/120")))
+    asked = spec(targets=(Target(server="n1"),)).model_copy(update={"families": families})
+    policy = Policy(NETWORKS, AddressMode.INTERFACE)
+    change = loadbalancers.create(restored(pools, (server,), (), ()), asked, policy, STAMP)
+    assert route_of(change.state, change.result).destinations[0].address == expected
 
 
 def candidates(*parts: tuple[str, int, bool]) -> list[Candidate[str]]:
