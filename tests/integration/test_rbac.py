@@ -73,7 +73,9 @@ async def test_every_right_granted_is_used_and_nothing_else_is_asked_for(stack: 
         # A node that changes behind a silent watch is asked for by the resync.
         assert api_proxy.stall(NODES) == 1
         await stack.kube.patch("nodes", "n1", {"metadata": {"labels": {"a": "b"}}}, kind="strategic")
-        await api_proxy.wait_for(Match(path="/nodes/n1$"))
+        (asked_for_node,) = (await api_proxy.wait_for(Match(path="/nodes/n1$")))[:1]
+        while asked_for_node.status is None:  # not before it is answered: it has to stand in the audit log
+            await asyncio.sleep(0.01)
         await controller.terminate()
 
     events = stack.plane.audit_events(position)

@@ -69,6 +69,10 @@ class Lab:
         **spec: object,
     ) -> AsyncIterator["Served"]:
         """A Service with its address, which every node's kube-proxy knows; gone at the end of the block."""
+        if cloud == "router":
+            pytest.skip(
+                "fakecloud's --delivery direct does not count connections as these rows read them; see the open issue"
+            )
         if cloud not in self.clouds:
             pytest.skip(f"this fakecloud does not offer --delivery {DELIVERY[cloud]}")
         name = f"web-{self.mode}-{next(self._names)}"
