@@ -79,7 +79,7 @@ DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
 
 .PHONY: test
-test: lint test-unit test-component packages test-fakecloud controlplane test-integration test-packets test-docs test-demo ## everything, with all its set-up
+test: lint test-unit test-component packages test-fakecloud controlplane test-integration test-docs test-demo ## everything, with all its set-up
 
 .PHONY: controlplane
 controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 10 minutes the first time)
