@@ -167,10 +167,6 @@ class KubeApi:
         """`dry_run`: checked and answered as usual, and not stored."""
         return await self._write("PATCH", path, body, content_type, {"dryRun": "All"} if dry_run else {})
 
-    async def server_version(self) -> dict[str, Any]:
-        """`major`, `minor`, `gitVersion` and more, as the server says it."""
-        return await self.get("/version")
-
     async def check_reachable(self, max_age: float = 10.0) -> None:
         """
         For a readiness check: return if the server answered within the last `max_age` seconds, else ask it once, briefly.
