@@ -2,11 +2,16 @@
 
 import asyncio
 
+import pytest
 
-def pytest_configure() -> None:
+from tests.scenarios import record
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """
-    Leave no event loop lying about.
+    Leave no event loop lying about, and take note of the scenarios.
 
-    On Python 3.11 pytest-asyncio makes one where a synchronous test comes first, nobody closes it, and warnings are errors here.
+    On Python 3.11 pytest-asyncio makes a loop where a synchronous test comes first, nobody closes it, and warnings are errors here.
     """
     asyncio.set_event_loop(None)
+    config.pluginmanager.register(record.from_environment(), "scenarios")
