@@ -9,7 +9,7 @@ import pytest
 
 from tests.scenarios.verdicts import Reports, Run
 
-FOLDER = "CCM_LB_SCENARIOS"  # the variable that names the folder; `make` sets it
+FOLDER = "SCENARIOS_FOLDER"  # the variable that names the folder; `make` sets it
 _MARK = "scenario"
 
 
