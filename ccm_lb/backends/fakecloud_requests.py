@@ -14,6 +14,7 @@ from ccm_lb.objects import Node, PortStatus, Service
 log = logging.getLogger(__name__)
 
 PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
+_AFFINITY_SECONDS = 10_800  # where the Service names none; Kubernetes' own default
 
 
 def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_protocol: ProxyProtocol) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_pro
         "targets": list(targets_of(service, nodes)),
         "healthCheck": _health_check(service, options),
         "sourceRanges": list(service.spec.load_balancer_source_ranges),
+        "sessionAffinity": _session_affinity(service),
         "tags": {"kubernetes.io/service": str(service.key)},
     }
 
@@ -48,6 +50,14 @@ def without_node_port(service: Service) -> list[PortStatus]:
         for port in service.spec.ports
         if not port.node_port
     ]
+
+
+def _session_affinity(service: Service) -> dict[str, Any] | None:
+    """Behind a proxy the nodes see one client, the load balancer: it is the only one that can tell clients apart."""
+    if service.spec.session_affinity != "ClientIP":
+        return None
+    client_ip = (service.spec.session_affinity_config or {}).get("clientIP") or {}
+    return {"type": "ClientIP", "timeoutSeconds": client_ip.get("timeoutSeconds") or _AFFINITY_SECONDS}
 
 
 def _health_check(service: Service, options: Options) -> dict[str, Any]:

@@ -198,6 +198,37 @@ async def test_a_bad_annotation_makes_nothing(world: World) -> None:
     assert world.transport.writes() == []
 
 
+# ---- session affinity
+
+
+AFFINITY = {"spec": {"sessionAffinity": "ClientIP"}}
+TEN_MINUTES = {"spec": {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 600}}}}
+
+
+@pytest.mark.parametrize(
+    ("config", "seconds"), [(TEN_MINUTES, 600), ({}, 10_800)], ids=["600 s", "Kubernetes' default"]
+)
+async def test_a_client_stays_on_its_node_for_as_long_as_the_service_says(
+    world: World, config: dict[str, Any], seconds: float
+) -> None:
+    await world.backend.ensure_load_balancer(builders.service(AFFINITY, config), nodes(1))
+    affinity = (await stored(world)).session_affinity
+    assert (affinity.type, affinity.timeout_seconds) == ("ClientIP", seconds)
+
+
+async def test_affinity_comes_and_goes_with_the_service_and_as_it_is_nothing_is_written(world: World) -> None:
+    await world.backend.ensure_load_balancer(SERVICE, nodes(1))
+    assert (await stored(world)).session_affinity is None
+    sticky = builders.changed(SERVICE, AFFINITY, TEN_MINUTES)
+    for service in (sticky, sticky, SERVICE, SERVICE):
+        await world.backend.ensure_load_balancer(service, nodes(1))
+    assert world.transport.writes()[1:] == [
+        ("PATCH", {"sessionAffinity": {"type": "ClientIP", "timeoutSeconds": 600}}),
+        ("PATCH", {"sessionAffinity": None}),
+    ]
+    assert (await stored(world)).session_affinity is None
+
+
 # ---- probes and the PROXY header
 
 
