@@ -3,8 +3,15 @@
 import asyncio
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.scenarios import record
+
+# The same examples in each run, however slow the machine is: a run says something of the change, not of luck or of load.
+# To look for new ones: pytest --hypothesis-profile=explore
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:

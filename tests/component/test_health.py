@@ -16,12 +16,13 @@ import pytest
 from ccm_lb.config import Config
 from ccm_lb.errors import ConfigError
 from ccm_lb.health import Checks, HealthServer
+from tests.controlplane.server import free_ports
 
 
-def free_port(address: str = "127.0.0.1") -> int:
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
+def free_port() -> int:
+    """One that no outgoing connection takes meanwhile."""
+    (port,) = free_ports(1)
+    return port
 
 
 def config(**settings: object) -> Config:
@@ -170,10 +171,12 @@ async def test_no_port_means_no_server() -> None:
 
 
 async def test_ipv6_is_served() -> None:
-    try:
-        port = free_port("::1")
-    except OSError:
-        pytest.skip("this machine has no IPv6 loopback address")
+    port = free_port()
+    with socket.socket(socket.AF_INET6) as probe:
+        try:
+            probe.bind(("::1", port))
+        except OSError:
+            pytest.skip("this machine has no IPv6 loopback address")
     async with serving(config(bind_address="::1", port=port)), aiohttp.ClientSession() as session:
         assert await Client(session, f"http://[::1]:{port}").get("/livez") == (200, "ok")
 

@@ -14,6 +14,7 @@ from aiohttp import test_utils, web
 
 from ccm_lb import clock, pacing, transport
 from ccm_lb.errors import CloudUnreachableError, NotLeaderError, RetryAfterError
+from tests.controlplane.server import free_ports
 
 
 class VirtualClock:
@@ -192,7 +193,7 @@ async def test_an_answer_that_is_not_http_hides_the_secrets_too(world: World) ->
 
 
 async def test_nothing_listens_is_said_with_the_address(world: World) -> None:
-    port = test_utils.unused_port()
+    port = free_ports(1)[0]
     with pytest.raises(CloudUnreachableError, match=f"GET http://127.0.0.1:{port}/v1: .*Connect call failed"):
         await world.transport.request("GET", f"http://127.0.0.1:{port}/v1")
     assert world.metrics == [("GET", "error")] * 3

@@ -66,7 +66,7 @@ class Reader:
     tools: tuple[Path, ...]
     variables: dict[str, str]
 
-    async def follow(self, page: str, folder: Path, timeout: float = 100.0, **variables: str) -> None:
+    async def follow(self, page: str, folder: Path, timeout: float = 250.0, **variables: str) -> None:
         """Type in `folder` what the page says. AssertionError where it does not work."""
         environment = script.environment(folder, self.tools, **self.variables, **variables)
         await script.play(pages.read(page), folder, environment, timeout)

@@ -7,7 +7,7 @@ import pytest
 from tests.docs import pages, script
 
 
-async def play(text: str, folder: Path, timeout: float = 10.0) -> None:
+async def play(text: str, folder: Path, timeout: float = 50.0) -> None:
     await script.play(pages.parse("page.md", text), folder, script.environment(folder, []), timeout)
 
 

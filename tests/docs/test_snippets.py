@@ -12,7 +12,7 @@ from tests.docs import pages
 from tests.docs.conftest import Reader, install
 from tests.harness.stack import Stack
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
 
 
 async def test_the_first_steps(stack: Stack, reader: Reader, checkout: Path, admin: Path) -> None:
@@ -78,6 +78,6 @@ async def test_objects_that_pages_show_are_taken_by_the_api_server(kubectl: Path
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while not holds():
             await asyncio.sleep(0.1)

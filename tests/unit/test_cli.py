@@ -291,12 +291,12 @@ def test_what_needs_no_cluster_imports_neither_kopf_nor_kubernetes_nor_aiohttp(a
         "heavy = {'kopf', 'kubernetes', 'aiohttp', 'prometheus_client', 'rich'} & set(sys.modules);"
         "sys.exit(code or (f'imported {heavy}' if heavy else 0))"
     )
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_module_runs_as_a_program() -> None:
-    done = subprocess.run([sys.executable, "-m", "ccm_lb", "run"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-m", "ccm_lb", "run"], capture_output=True, text=True, timeout=55)
     assert done.returncode == 2
     assert done.stderr.startswith("ccm-lb: --cloud-provider is required")
     assert done.stderr.count("\n") == 1
@@ -304,4 +304,4 @@ def test_the_module_runs_as_a_program() -> None:
 
 def test_no_colour_goes_into_a_pipe() -> None:
     command = [sys.executable, "-m", "ccm_lb", "config", "--cloud-provider=x"]
-    assert "\x1b" not in subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    assert "\x1b" not in subprocess.run(command, capture_output=True, text=True, timeout=55).stdout

@@ -109,13 +109,13 @@ async def watching(session: aiohttp.ClientSession, upstream: Upstream) -> AsyncI
 
 
 async def reach(condition: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.002)
 
 
 async def names(answer: aiohttp.ClientResponse, count: int) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return [json.loads(await answer.content.readline())["object"]["metadata"]["name"] for _ in range(count)]
 
 
@@ -157,8 +157,7 @@ async def test_a_watch_that_the_client_leaves_is_left_by_the_proxy(
 ) -> None:
     async with watching(session, upstream) as answer:
         answer.close()
-    await reach(lambda: upstream.left == 1)
-    assert proxy.requests[0].outcome == "client gone"
+    await reach(lambda: upstream.left == 1 and proxy.requests[0].outcome == "client gone")
 
 
 @pytest.mark.parametrize(("applied", "taken"), [(False, 0), (True, 1)])
@@ -205,6 +204,7 @@ async def test_a_watch_is_cut_in_the_middle_of_an_event(
 
 async def test_open_watches_are_cut_now(proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession) -> None:
     async with watching(session, upstream) as answer:
+        await proxy.wait_for_open(Match(watch=True))
         assert proxy.cut(Match(path="/nodes")) == 0
         assert proxy.cut(Match(path="/services")) == 1
         with pytest.raises(aiohttp.ClientPayloadError):
@@ -230,10 +230,13 @@ async def test_a_stalled_request_hears_nothing_at_all(
     proxy: FaultProxy, upstream: Upstream, session: aiohttp.ClientSession
 ) -> None:
     proxy.add(Rule(Stall()))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(session.put("/echo", json={}), 0.1)
+    asked = asyncio.create_task(session.put("/echo", json={}).__aenter__())
+    await reach(lambda: proxy.requests and proxy.requests[0].upstream_status is not None)
+    assert await asyncio.wait([asked], timeout=0.1) == (set(), {asked})
     assert len(upstream.taken) == 1
     assert proxy.requests[0].status is None
+    asked.cancel()
+    await asyncio.wait([asked])
 
 
 async def test_a_stall_after_n_bytes_leaves_the_connection_open(

@@ -97,7 +97,7 @@ def test_help_loads_nothing_heavy() -> None:
         "import sys; from ccm_lb.cli import execute; execute(['dataplane', '--help']);"
         "print([one for one in ('kopf', 'kubernetes', 'aiohttp') if one in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=55)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
