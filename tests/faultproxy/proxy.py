@@ -150,11 +150,11 @@ class FaultProxy:
         """Empty the log, but for the requests that are still under way."""
         self._log = [exchange for exchange in self._log if exchange.outcome == "pending"]
 
-    async def wait_for(self, match: Match, count: int = 1, *, timeout: float = 10.0) -> list[Exchange]:
+    async def wait_for(self, match: Match, count: int = 1, *, timeout: float = 60.0) -> list[Exchange]:
         """Wait until `count` matching requests have come; TimeoutError after `timeout` seconds."""
         return await _reached(lambda: self.matching(match), count, timeout)
 
-    async def wait_for_open(self, match: Match, count: int = 1, *, timeout: float = 10.0) -> list[Exchange]:
+    async def wait_for_open(self, match: Match, count: int = 1, *, timeout: float = 60.0) -> list[Exchange]:
         """Wait until `count` matching answers are being passed on, their heads sent; TimeoutError after `timeout` seconds."""
         return await _reached(lambda: [one for one in self.open(match) if one.status is not None], count, timeout)
 

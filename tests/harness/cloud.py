@@ -50,7 +50,7 @@ class Fakecloud:
             await self._session.close()
         await self.kill()
 
-    async def start(self, timeout: float = 20.0) -> None:
+    async def start(self, timeout: float = 60.0) -> None:
         """Start it and wait until it listens."""
         self._ready.unlink(missing_ok=True)
         self._process.start()
@@ -91,6 +91,43 @@ class Fakecloud:
         found = [one for one in await self.load_balancers() if one["owner"]["uid"] == uid]
         assert len(found) <= 1, f"{len(found)} load balancers of {uid}"
         return found[0] if found else None
+
+    async def fault(
+        self, kind: str, *, match: Mapping[str, Any] | None = None, times: int | None = None, **effect: Any
+    ) -> str:
+        """Order a fault of the API, in the API's own words; its id. It lasts until `mend` without `times`."""
+        body = {"match": dict(match or {}), "effect": {"kind": kind, **effect}, "times": times}
+        return str((await self.request("POST", "/v1/faults", body))["id"])
+
+    async def mend(self, fault: str | None = None) -> None:
+        """Remove one fault, or all."""
+        await self.request("DELETE", f"/v1/faults/{fault}" if fault else "/v1/faults")
+
+    async def wait_struck(self, fault: str, times: int = 1, timeout: float = 60.0) -> None:
+        """Wait until a fault has met so many calls."""
+        seen: Json = {}
+        try:
+            async with asyncio.timeout(timeout):
+                while (seen := await self.request("GET", f"/v1/faults/{fault}"))["applied"] < times:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"not met {times} times after {timeout:g} s: {seen}") from None
+
+    async def position(self) -> int:
+        """Where the journal ends now; for `verify`."""
+        seq: int = (await self.request("GET", "/v1/journal", limit="100000"))["lastSeq"]
+        return seq
+
+    async def verify(self, since: int = 0, *, exactly: int = 0, **calls: Any) -> None:
+        """fakecloud's own word that so many of the controller's calls match: none unless told otherwise. AssertionError with the calls."""
+        wanted = {"since": since, "userAgent": "ccm-lb/*", **calls}
+        found = await self.request("POST", "/v1/journal/verify", {"filter": wanted, "exactly": exactly})
+        assert found["complete"], "the journal has forgotten calls of that time"
+        assert found["satisfied"], f"{found['count']} calls instead of {exactly} match {wanted}: {found['calls']}"
+
+    async def verify_nothing_written(self, since: int = 0) -> None:
+        """No call of the controller changed anything."""
+        await self.verify(since, applied=True)
 
     async def journal(self, **params: str) -> list[Json]:
         """The calls so far, the tests' own left out."""

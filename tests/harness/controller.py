@@ -51,12 +51,12 @@ class Controller:
         """Start it, without waiting."""
         self._process.start()
 
-    async def start_ready(self, timeout: float = 30.0) -> None:
+    async def start_ready(self, timeout: float = 90.0) -> None:
         """Start it and wait until /readyz is green."""
         self.start()
         await self.wait_ready(timeout)
 
-    async def wait_ready(self, timeout: float = 30.0, *, revived: bool = False) -> None:
+    async def wait_ready(self, timeout: float = 90.0, *, revived: bool = False) -> None:
         """
         Wait until /readyz is green; AssertionError with the end of the log when time is up, or the process ends and nobody is there
         who starts it again (`revived`).
@@ -87,19 +87,28 @@ class Controller:
         """SIGKILL."""
         await self._process.stop()
 
-    async def terminate(self, grace: float = 15.0) -> None:
+    async def terminate(self, grace: float = 60.0) -> None:
         """SIGTERM; SIGKILL after `grace` seconds."""
         await self._process.stop(grace)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.signal(number)
 
-    async def wait_ended(self, timeout: float = 20.0) -> int:
+    async def wait_ended(self, timeout: float = 60.0) -> int:
         """Wait until it ends by itself; its exit code."""
         async with asyncio.timeout(timeout):
             while (code := self._process.exit_code) is None:
                 await asyncio.sleep(0.02)
         return code
+
+    async def wait_logged(self, words: str, timeout: float = 60.0) -> None:
+        """Wait until `words` stand in its log."""
+        try:
+            async with asyncio.timeout(timeout):
+                while not self.logged(words):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"not logged after {timeout:g} s: {words!r}:\n{self.last_words()}") from None
 
     def last_words(self, lines: int = 40) -> str:
         """The end of its log."""

@@ -20,7 +20,7 @@ from tests.harness.controller import Controller
 Json = dict[str, Any]
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-SETTLE = 20.0  # seconds within which a test expects things to have happened
+SETTLE = 60.0  # seconds after which a test gives up waiting; no promise, a loaded machine may need them
 
 
 @dataclasses.dataclass
@@ -144,10 +144,24 @@ class Stack:
         return found[0]
 
 
-async def answer(service: Json, port: int | None = None) -> str:
-    """Who answers a client at the Service's published address."""
-    address = objects.ingress(service)[0]["ip"]
-    return await fetch(address, port or service["spec"]["ports"][0]["port"])
+async def answer(service: Json, port: int | None = None, timeout: float = SETTLE) -> str:
+    """
+    Who answers a client at the Service's published address.
+
+    It is asked until it does: the cloud says that it has a listener or a target before the data plane carries to it.
+    """
+    address, wanted = objects.ingress(service)[0]["ip"], port or service["spec"]["ports"][0]["port"]
+    failure: Exception | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                try:
+                    return await fetch(address, wanted)
+                except (OSError, ValueError) as error:
+                    failure = error
+                    await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"nobody answers at {address}:{wanted} after {timeout:g} s: {failure!r}") from None
 
 
 async def apply_access(kube: Kube) -> None:
