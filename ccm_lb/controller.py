@@ -76,6 +76,7 @@ class Controller:
         """A GET, sent when `known` was the newest resourceVersion seen, says that there is no such Node."""
         if self._state.node_vanished(name, known):
             self._sweep_soon()
+        self._queue_freed()
 
     async def recheck(self) -> None:
         """Queue the Services that an upgrade of the cluster lets be published better. Raises ApiError, ApiUnreachableError."""
@@ -112,6 +113,12 @@ class Controller:
             changed = self._state.see_node(node)
         if changed:
             self._sweep_soon()
+        self._queue_freed()  # also for what changes no target: a node without traffic has its addresses, too
+
+    def _queue_freed(self) -> None:
+        if self._working:
+            for key in self._reconciler.freed():
+                self._queue.add(key)  # now: the retry of a Service that needs a change is minutes away
 
     # ---- the queue
 

@@ -7,7 +7,7 @@ A server without ipMode is found out by its answer: it drops the field, or makes
 import dataclasses
 import datetime as dt
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ccm_lb import addresses, annotations, announce, kubeproxies, notices, patches, portstatus, publication
 from ccm_lb.errors import InvalidError, PortsError
@@ -53,6 +53,9 @@ class Publisher:
         self._told = notices.Told()
         self._nodes: tuple[Node, ...] | None = None
         self._owners, self._old_nodes = addresses.Owners({}), tuple[str, ...]()
+        self._clashes: dict[
+            str, tuple[Key, frozenset[str]]
+        ] = {}  # by UID, addresses not published because a node has them
         self._stores_modes: bool | None = None  # None until an answer showed it
         self._unstored: dict[str, tuple[Key, LoadBalancerStatus]] = {}  # by UID, what the server did not store
 
@@ -66,7 +69,9 @@ class Publisher:
         """
         self._look_at_nodes()
         around = Circumstances(self._traffic(service), self._owners, self._policy.allowed, self._policy.service_proxy())
-        entries, said = publication.fit(service, publication.checked(service, answer).ingress, around)
+        ingress = publication.checked(service, answer).ingress
+        self._note_clashes(service, ingress)
+        entries, said = publication.fit(service, ingress, around)
         kept = None
         override = annotations.ip_mode(service)
         if override is not None and not isinstance(override, IPMode) and any(one.ip for one in entries):
@@ -121,8 +126,26 @@ class Publisher:
 
     def forget(self, service: Service) -> None:
         """The load balancer of `service` is gone."""
+        self._clashes.pop(service.uid, None)
         self._unstored.pop(service.uid, None)
         self._told.forget(service.uid)
+
+    def freed(self) -> tuple[Key, ...]:
+        """The Services to be looked at again, because a node's address that they could not publish is no node's any more."""
+        if not self._clashes:
+            return ()  # the usual case; nodes speak up often
+        self._look_at_nodes()
+        found = [
+            (uid, key)
+            for uid, (key, ips) in self._clashes.items()
+            if any(self._owners.kind(ip) is not addresses.Kind.NODE for ip in ips)
+        ]
+        for uid, key in found:
+            del self._clashes[uid]
+            service = self._state.services.get(key)
+            if service is not None and service.uid == uid:
+                self._state.unsync(service)
+        return tuple(key for _, key in found)
 
     async def recheck(self) -> tuple[Key, ...]:
         """
@@ -199,6 +222,12 @@ class Publisher:
 
     def _of_old_nodes(self, modes: Mapping[str, IPMode | str]) -> list[Notice]:
         return [notices.ignored(modes.values(), self._old_nodes)] if modes and self._old_nodes else []
+
+    def _note_clashes(self, service: Service, ingress: Sequence[LoadBalancerIngress]) -> None:
+        ips = frozenset(one.ip for one in ingress if one.ip and self._owners.kind(one.ip) is addresses.Kind.NODE)
+        self._clashes.pop(service.uid, None)
+        if ips and addresses.Kind.NODE not in self._policy.allowed:
+            self._clashes[service.uid] = (service.key, ips)
 
     def _look_at_nodes(self) -> None:
         """Take note of what the nodes say; made anew only when one of them changed."""

@@ -71,6 +71,7 @@ class Reconciler:
         self._state = state
         self._writes = ServiceWrites(deps.api, deps.fence, state)
         self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy)
+        self.freed = self._publisher.freed
 
     async def reconcile(self, key: Key) -> None:
         """

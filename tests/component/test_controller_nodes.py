@@ -179,3 +179,61 @@ async def test_nodes_that_change_under_a_service_on_its_way_out_keep_nobody_busy
         world.add_nodes("n4")
         await settle(60)
         assert world.observer.starts - starts <= 1
+
+
+# ---- an address that is a node's, too
+
+
+EXCLUDED = builders.labelled(EXCLUDE_LABEL, "")
+
+
+@pytest.mark.scenario("B16")
+@pytest.mark.parametrize("excluded", [False, True], ids=["a target", "no target"])
+@pytest.mark.parametrize("leaves", [True, False], ids=["the node goes", "its address changes"])
+async def test_an_address_that_a_node_gives_up_is_published_at_once(excluded: bool, leaves: bool) -> None:  # noqa: FBT001
+    world = World()
+    async with world.working():
+        world.add_nodes()
+        taken = builders.node_json("n4", builders.addresses("203.0.113.1"), *([EXCLUDED] if excluded else []))
+        world.api.create(taken)
+        world.create()
+        await settle(5)
+        assert world.ingress == []
+        world.forget_history()
+
+        if leaves:
+            world.api.delete(taken)
+        else:
+            world.api.edit(taken, builders.addresses("192.0.2.14"))
+        await settle(DEBOUNCE + 1)
+        assert [one["ip"] for one in world.ingress] == ["203.0.113.1"]
+
+
+@pytest.mark.scenario("B16")
+async def test_of_two_addresses_the_one_that_a_node_gives_up_is_published_beside_the_other() -> None:
+    world = World()
+    async with world.working():
+        world.add_nodes()
+        world.api.create(taken := builders.node_json("n4", builders.addresses("203.0.113.1"), EXCLUDED))
+        world.create(builders.families("IPv4", "IPv6"))
+        await settle(5)
+        assert [one["ip"] for one in world.ingress] == ["2001:db8:f::1"]
+        world.api.delete(taken)
+        await settle(1)
+        assert [one["ip"] for one in world.ingress] == ["203.0.113.1", "2001:db8:f::1"]
+
+
+@pytest.mark.scenario("B16")
+async def test_other_changes_of_nodes_are_no_reason_to_try_a_refused_address_again() -> None:
+    world = World()
+    async with world.working():
+        world.add_nodes()
+        world.api.create(taken := builders.node_json("n4", builders.addresses("203.0.113.1"), EXCLUDED))
+        world.create()
+        await settle(5)
+        world.forget_history()
+        world.api.edit(taken, builders.labelled("team", "b"))
+        world.add_nodes("n5")
+        await settle(60)
+        assert world.cloud.calls == []
+        assert world.ingress == []
