@@ -32,6 +32,7 @@ class Balancer:
         self._turn = itertools.count()
         self._seen_changes = -1
         self._eligible: Sequence[Candidate[Endpoint]] = ()
+        self._alive: frozenset[Endpoint] = frozenset()
         self._circle: Sequence[Endpoint] = ()
         # By client, the longest unused first: its target, and until when.
         self._clients: dict[str, tuple[Endpoint, float]] = {}
@@ -60,6 +61,11 @@ class Balancer:
             while len(self._clients) > _MOST_CLIENTS:
                 del self._clients[next(iter(self._clients))]
 
+    def lost(self, target: Endpoint) -> bool:
+        """Whether it is no target any more, or taken for dead while there is another one to go to."""
+        self._refresh()
+        return target not in self._alive
+
     def _ordered(self, client: str) -> Iterable[Endpoint]:
         if self._choices.algorithm == "source-hash":
             return by_source(self._eligible, client)
@@ -71,5 +77,8 @@ class Balancer:
         changes = self._choices.changes()
         if changes != self._seen_changes:
             self._seen_changes = changes
-            self._eligible = eligible(self._choices.candidates(), fail_open=self._choices.fail_open)
+            candidates = self._choices.candidates()
+            self._eligible = eligible(candidates, fail_open=self._choices.fail_open)
+            another = any(one.usable for one in self._eligible)
+            self._alive = frozenset(one.target for one in candidates if one.usable or not another)
             self._circle = turns(self._eligible)

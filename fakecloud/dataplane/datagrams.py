@@ -1,4 +1,8 @@
-"""One open UDP port of a load balancer: each client's datagrams go to one target, and the answers back."""
+"""
+One open UDP port of a load balancer: each client's datagrams go to one target, and the answers back.
+
+The target stays the same for as long as it is one and is alive: UDP has no connection that could be kept from breaking.
+"""
 
 import asyncio
 import socket
@@ -45,6 +49,10 @@ class DatagramListener(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         exchange = self._exchanges.get(addr)
+        if exchange is not None and self._stale(exchange):
+            # Else a client that never pauses would stay with a target that is gone for ever.
+            exchange.end("no-target")
+            exchange = None
         if exchange is None:
             exchange = self._accept(addr)
             if exchange is None:
@@ -145,6 +153,13 @@ class DatagramListener(asyncio.DatagramProtocol):
         self.house.connections += 1
         exchange.connecting = self.loop.create_task(self.connect(exchange))
         return exchange
+
+    def _stale(self, exchange: "Exchange") -> bool:
+        endpoint, forwarding = exchange.endpoint, self.forwarding
+        if endpoint is None:
+            return False  # it is still looking for one
+        drains = forwarding.drain_seconds is not None and endpoint not in forwarding.staying
+        return not drains and self._balancer.lost(endpoint)
 
     def _load(self, endpoint: Endpoint) -> int:
         return sum(exchange.endpoint == endpoint for exchange in self._exchanges.values())
