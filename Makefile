@@ -39,7 +39,7 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
 # What packets need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
-PACKAGES := conntrack haproxy iproute2 iptables nftables nginx-light
+PACKAGES := conntrack haproxy ipset iproute2 iptables nftables nginx-light qemu-system-x86
 
 .PHONY: packages
 packages:
@@ -68,18 +68,26 @@ bench-dataplane: .venv/.ready ## fakecloud's data plane beside HAProxy, in one r
 # Each suite has a budget in seconds, prints its time, and fails when it takes longer. Unit: about 35 s on two idle cores, and under 60 s
 # is the promise; its budget leaves room for a machine that does other work.
 SUITE = tests/suite.sh
+# Each suite writes down which of the public reports its tests played; `make test` wants every one.
+export SCENARIOS_FOLDER := $(CURDIR)/build/scenarios
 LINT_BUDGET := 120
 UNIT_BUDGET := 90
 COMPONENT_BUDGET := 300
 FAKECLOUD_BUDGET := 600
 INTEGRATION_BUDGET := 2000
 PACKETS_BUDGET := 600
+IPVS_BUDGET := 360
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
 
 .PHONY: test
-test: lint test-unit test-component packages test-fakecloud controlplane test-integration test-docs test-demo ## everything, with all its set-up
+test: forget-scenarios lint test-unit test-component packages test-fakecloud controlplane test-integration test-packets test-ipvs test-docs test-demo ## everything, with all its set-up
+	@python -m tests.scenarios
+
+.PHONY: forget-scenarios
+forget-scenarios:
+	@rm -rf "$(SCENARIOS_FOLDER)"
 
 .PHONY: controlplane
 controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 10 minutes the first time)
@@ -108,6 +116,10 @@ test-integration: controlplane ## the controller as a process, a genuine API ser
 .PHONY: test-packets
 test-packets: controlplane packages ## real packets through the genuine kube-proxy in network namespaces; needs root
 	@$(SUITE) packets $(PACKETS_BUDGET) pytest -q tests/packets
+
+.PHONY: test-ipvs
+test-ipvs: controlplane packages ## kube-proxy in mode ipvs, in an emulated virtual machine; needs root
+	@$(SUITE) ipvs $(IPVS_BUDGET) pytest -q tests/ipvs
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed
