@@ -10,27 +10,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import signal
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from ccm_lb import log
+from ccm_lb import log, serviceproxy
 from ccm_lb.addresses import Kind
-from ccm_lb.announce import words
 from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
 from ccm_lb.cluster import Cluster, server_addresses
 from ccm_lb.config import Config
 from ccm_lb.controller import Controller
-from ccm_lb.errors import ConfigError
+from ccm_lb.dataplane.advise import ServiceAdvice
+from ccm_lb.dataplane.detect import ServiceProxyDetector
 from ccm_lb.events import Recorder
 from ccm_lb.health import Checks, HealthServer
 from ccm_lb.kube import connect
@@ -42,14 +41,15 @@ from ccm_lb.predicates import Scope
 from ccm_lb.publish import Policy
 from ccm_lb.reconcile import Dependencies, Reconciler
 from ccm_lb.resync import Resync
+from ccm_lb.serviceproxy import ServiceProxyFollower
 from ccm_lb.state import ClusterState
+from ccm_lb.tasks import end, pending, persist, unless
 from ccm_lb.transport import CloudTransport
 from ccm_lb.watch import Watch, WatchOptions
 from ccm_lb.workqueue import Workqueue
 
 logger = logging.getLogger(__name__)
 
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between attempts to get ready
 _SWITCH_INTERVAL = 0.0005  # seconds after which a busy thread lets the other one go on
 _LAST_EVENTS = 1.0  # seconds for events that wait to be written at the end
 _WATCH_END = 1.0  # seconds for kopf to end; its thread is a daemon
@@ -79,6 +79,7 @@ class _Ready:
 
     controller: Controller
     resync: Resync
+    service_proxy: ServiceProxyFollower
 
 
 async def run(config: Config) -> int:
@@ -93,8 +94,8 @@ async def run(config: Config) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     async with contextlib.AsyncExitStack() as stack:
         parts = await _open(config, stack)
-        ready = await _unless(stopping, _prepare(parts, stack))
-        if ready is None or await _unless(stopping, _acquired(parts)) is None:
+        ready = await unless(stopping, _prepare(parts, stack))
+        if ready is None or await unless(stopping, _acquired(parts)) is None:
             return 0
         return await _work(parts, ready, stopping)
     raise AssertionError("an exit callback swallowed an exception")
@@ -151,27 +152,37 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     config, cluster = parts.config, Cluster(parts.api)
     waiting = {"api": "not asked yet", "cloud": "not opened yet", "cache": "not filled yet"}
     for name in waiting:
-        parts.checks.register(name, _pending(waiting, name))
+        parts.checks.register(name, pending(waiting, name))
     cluster_id = config.cluster_name
     if cluster_id is None:
-        cluster_id = await _persist(waiting, "api", cluster.cluster_id)
-    options = await _persist(waiting, "api", lambda: _watch_options(cluster))
+        cluster_id = await persist(waiting, "api", cluster.cluster_id)
+    options = await persist(waiting, "api", lambda: _watch_options(cluster))
     del waiting["api"]
 
     backend = parts.backend_class(
         BackendContext(cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder)
     )
     stack.push_async_callback(backend.close)
-    await _persist(waiting, "cloud", backend.open)
+    await persist(waiting, "cloud", backend.open)
     del waiting["cloud"]
 
     state = ClusterState(Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
+    service_proxy = ServiceProxyFollower(
+        ServiceAdvice(parts.recorder, lambda: state.services),
+        parts.elector.holds,
+        parts.metrics.service_proxy,
+        state.nodes,
+    )
     policy = Policy(
         allowed=frozenset(map(Kind, config.allow_addresses)),
         hostname_suffix=config.hostname_suffix or "",
         api_server=await server_addresses(parts.api.server),
+        service_proxy=service_proxy.hint,
+        proxy_versions=service_proxy.versions,
     )
-    deps = Dependencies(cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER, policy)
+    deps = Dependencies(
+        cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER, policy, service_proxy
+    )
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
     controller = Controller(
         state, Reconciler(deps, state), queue, config.node_sync_debounce, parts.metrics.nodes_synced
@@ -191,14 +202,27 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     watch.start()
     stack.push_async_callback(watch.stop, _WATCH_END)
     parts.checks.register("watch", watch.failure)
-    await _persist(waiting, "cache", resync.fill)
+    await _follow(service_proxy, controller, parts, stack)
+    await persist(waiting, "cache", resync.fill)
     del waiting["cache"]
     keeping = asyncio.create_task(resync.keep(), name="resync")
-    stack.push_async_callback(_end, keeping)
+    stack.push_async_callback(end, keeping)
     logger.info(
         "ready", extra={"cluster_id": cluster_id, "backend": config.cloud_provider, **dataclasses.asdict(options)}
     )
-    return _Ready(controller, resync)
+    return _Ready(controller, resync, service_proxy)
+
+
+async def _follow(
+    service_proxy: ServiceProxyFollower, controller: Controller, parts: _Parts, stack: contextlib.AsyncExitStack
+) -> None:
+    """Look at the cluster's service proxy from now on; returns after the first look, or soon without it."""
+    api = parts.api.sibling()  # its requests are not to wait in the way of the work's
+    stack.push_async_callback(api.close)
+    detector = ServiceProxyDetector(api, [service_proxy, lambda *_: controller.service_proxy_changed()])
+    task = asyncio.create_task(serviceproxy.keep(detector), name="service-proxy")
+    stack.push_async_callback(end, task)
+    await detector.looked(serviceproxy.PATIENCE)
 
 
 def _gauges(parts: _Parts, state: ClusterState) -> None:
@@ -217,7 +241,8 @@ async def _acquired(parts: _Parts) -> bool:
 
 async def _take_over(parts: _Parts, ready: _Ready) -> None:
     """Learn what the last holder may have left half done, then work."""
-    await _persist({}, "cache", ready.resync.compare)
+    await persist({}, "cache", ready.resync.catch_up)
+    ready.service_proxy.take_over()
     await ready.controller.work(parts.config.concurrent_service_syncs)
 
 
@@ -242,7 +267,7 @@ async def _work(parts: _Parts, ready: _Ready, stopping: asyncio.Event) -> int:
     except LeaseLostError:
         return 1  # said by the elector; the others must not wait for us
     finally:
-        await _end(work, hold, stop)
+        await end(work, hold, stop)
 
 
 # ---- small things
@@ -260,37 +285,3 @@ def _stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     return stopping
-
-
-async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`; None if `stopping` comes first, which ends it."""
-    task, stop = asyncio.create_task(work), asyncio.create_task(stopping.wait())
-    try:
-        await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        await _end(task, stop)
-
-
-async def _end(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _persist(waiting: dict[str, str], name: str, attempt: Callable[[], Awaitable[T]]) -> T:
-    """The result of `attempt`, repeated with growing pauses; `waiting[name]` says why meanwhile. Raises ConfigError."""
-    for pause in itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1])):
-        try:
-            return await attempt()
-        except ConfigError:
-            raise
-        except Exception as error:
-            waiting[name] = words(error)
-            logger.warning("not ready, will be retried", exc_info=error, extra={"check": name, "pause": pause})
-            await asyncio.sleep(pause)
-    raise AssertionError("the pauses never end")
-
-
-def _pending(waiting: Mapping[str, str], name: str) -> Callable[[], str | None]:
-    return lambda: waiting.get(name)

@@ -26,6 +26,9 @@ from ccm_lb.workqueue import QueueClosedError, Workqueue
 
 log = logging.getLogger(__name__)
 
+_SPREAD = 0.1  # seconds between two Services of those that are all looked at again
+_SPREAD_OVER = 300.0  # seconds within which they all are
+
 
 class Controller:
     """Owns the queue; what happens in the cluster comes in by `on_event`, `found` and `vanished_*`."""
@@ -84,6 +87,14 @@ class Controller:
             with contextlib.suppress(NotLeaderError):
                 for key in await self._reconciler.recheck():
                     self._queue_if_needed(key)
+
+    def service_proxy_changed(self) -> None:
+        """Look at the ipMode of all Services again, little by little. Most of them need nothing, and cost nothing then."""
+        if self._working:
+            # Those that wait for their turn or for the end of a delay will see it then.
+            keys = [one.key for one in self._state.services if self._queue.settled(one.key)]
+            for number, key in enumerate(keys):
+                self._queue.add_after(key, number * min(_SPREAD, _SPREAD_OVER / len(keys)))
 
     def _on_service(self, event: str | None, service: Service) -> None:
         key, known = service.key, self._state.services.get(service.key)

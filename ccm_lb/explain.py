@@ -17,27 +17,15 @@ from ccm_lb.clock import SystemClock
 from ccm_lb.cluster import NODES, Cluster, server_addresses
 from ccm_lb.config import Config
 from ccm_lb.dataplane import detect
-from ccm_lb.dataplane.model import Kind, Mode, ServiceProxy
+from ccm_lb.dataplane.hints import hint
 from ccm_lb.errors import CCMError, ForbiddenError, TerminalError
-from ccm_lb.ipmode import Decision, Inputs, ServiceProxyHint, Traffic
+from ccm_lb.ipmode import Decision, Inputs, Traffic
 from ccm_lb.kube import connect
 from ccm_lb.kubeapi import KubeApi
 from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, parse_service
 from ccm_lb.publication import Circumstances
 
 _KUBE_PROXIES = "/api/v1/namespaces/kube-system/pods"
-_HINTS = {
-    Mode.IPTABLES: ServiceProxyHint.IPTABLES,
-    Mode.NFTABLES: ServiceProxyHint.NFTABLES,
-    Mode.IPVS: ServiceProxyHint.IPVS,
-}
-
-
-def hint(proxy: ServiceProxy) -> ServiceProxyHint:
-    """What the choice of an ipMode takes into account of a cluster's service proxy."""
-    if proxy.kind is Kind.KUBE_PROXY and proxy.mode is not None:
-        return _HINTS.get(proxy.mode, ServiceProxyHint.UNKNOWN)
-    return ServiceProxyHint.UNKNOWN if proxy.kind in (Kind.UNKNOWN, Kind.KUBE_PROXY) else ServiceProxyHint.OTHER
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 import ssl
@@ -33,9 +32,6 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 ATTEMPTS = 3
 RETRY_WINDOW = 10.0
 """Seconds after the start of a call in which an attempt may still begin, and for which a pause that the server asks for is waited."""
-
-PROBE_TIMEOUT = 2.0
-"""Seconds for the request of a readiness check, which somebody waits for."""
 
 UNSAID_PAUSE = 1.0
 """Seconds to stay away after a 429 that names no time."""
@@ -118,7 +114,6 @@ class KubeApi:
         self._bucket, self._observer = bucket, observer
         self._hold = pacing.Hold(clock)
         self._session = endpoint.session(user_agent, pacing.send_once)
-        self._answered_at: float | None = None
 
     @property
     def server(self) -> str:
@@ -166,21 +161,6 @@ class KubeApi:
     ) -> dict[str, Any]:
         """`dry_run`: checked and answered as usual, and not stored."""
         return await self._write("PATCH", path, body, content_type, {"dryRun": "All"} if dry_run else {})
-
-    async def check_reachable(self, max_age: float = 10.0) -> None:
-        """
-        For a readiness check: return if the server answered within the last `max_age` seconds, else ask it once, briefly.
-
-        Raises ApiError or ApiUnreachableError.
-        """
-        if self._answered_at is not None and self._clock.monotonic() - self._answered_at <= max_age:
-            return
-        request = _Request("GET", "/version", {}, {"Accept": "application/json"}, None)
-        try:
-            async with asyncio.timeout(PROBE_TIMEOUT):
-                await self._send(request)
-        except TimeoutError as error:
-            raise ApiUnreachableError(f"{self.server} gave no answer within {PROBE_TIMEOUT:g} s") from error
 
     async def _write(
         self, method: str, path: str, body: Mapping[str, Any], content_type: str, more: Mapping[str, str] | None = None
@@ -246,13 +226,10 @@ class KubeApi:
                 raise ApiUnreachableError(
                     f"{self.server} answered {request} with something that is no JSON object: is it a Kubernetes API?"
                 )
-            self._answered_at = self._clock.monotonic()
             return answer
         error = _refusal(request, status, headers, answer, body)
         if error.retry_after is not None:
             self._hold.extend(error.retry_after)
-        if answer is not None and status < 500:
-            self._answered_at = self._clock.monotonic()
         raise error
 
 

@@ -14,6 +14,8 @@ from importlib import metadata
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from ccm_lb.dataplane.model import ServiceProxy
+
 _POWERS_OF_TWO = tuple(2.0**n for n in range(15))  # upstream's service controller: 1 s to 4.5 h
 _QUEUE_DECADES = tuple(10.0**n for n in range(-8, 2))  # client-go's workqueue: 10 ns to 10 s
 _REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)  # client-go's rest_client
@@ -151,6 +153,11 @@ class Metrics:
         self._nodes = meter.gauge("ccm_lb_cached_nodes", "Nodes known.")
         self._events = meter.counter("ccm_lb_events_written_total", "Writes of Kubernetes events.")
         self._events_dropped = meter.counter("ccm_lb_events_dropped_total", "Kubernetes events given up.", ("reason",))
+        self._service_proxy = meter.gauge(
+            "ccm_lb_service_proxy_info",
+            "Always 1; the labels say what routes Services in this cluster, and how well that is known.",
+            ("kind", "mode", "version", "confidence"),
+        )
         self._watch_restarts = meter.counter("ccm_lb_watch_restarts_total", "Times that watching had to begin anew.")
 
     # ---- what observers say
@@ -203,6 +210,11 @@ class Metrics:
     def watch_restarted(self) -> None:
         """The watch ended and begins anew."""
         self._watch_restarts.inc()
+
+    def service_proxy(self, proxy: ServiceProxy) -> None:
+        """What routes Services in this cluster, from now on."""
+        self._service_proxy.clear()
+        self._service_proxy.labels(proxy.kind, proxy.mode or "", str(proxy.version or ""), proxy.confidence).set(1)
 
     def before_rendering(self, measure: Callable[[], None]) -> None:
         """Call `measure` before each scrape: it sets the gauges of what is cheaper to look at than to follow."""

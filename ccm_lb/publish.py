@@ -8,8 +8,9 @@ import dataclasses
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from ccm_lb import addresses, annotations, announce, kubeproxies, notices, patches, portstatus, publication
+from ccm_lb import addresses, annotations, announce, ipmode, kubeproxies, notices, patches, portstatus, publication
 from ccm_lb.errors import InvalidError, PortsError
 from ccm_lb.ipmode import ServiceProxyHint, Traffic
 from ccm_lb.notices import Notice
@@ -37,6 +38,20 @@ class Policy:
     proxy_versions: Callable[[], Mapping[str, str]] = dict
 
 
+class Advice(Protocol):
+    """Who looks at what Services publish: `served` after each sync of a Service, `forget` (its UID) when it is gone. Must not raise."""
+
+    def served(self, service: Service) -> None: ...
+    def forget(self, uid: str) -> None: ...
+
+
+class NoAdvice:
+    """Looks at nothing."""
+
+    def served(self, service: Service) -> None: ...
+    def forget(self, uid: str) -> None: ...
+
+
 class Publisher:
     """Knows of each Service what its user was told, and of the API server whether it stores ipMode."""
 
@@ -47,12 +62,14 @@ class Publisher:
         state: ClusterState,
         traffic: Callable[[Service], Traffic | None],
         policy: Policy,
+        advice: Advice,
     ) -> None:
         self._writes, self._announce, self._state = writes, announcer, state
-        self._traffic, self._policy = traffic, policy
+        self._traffic, self._policy, self._advice = traffic, policy, advice
         self._told = notices.Told()
         self._nodes: tuple[Node, ...] | None = None
         self._owners, self._old_nodes = addresses.Owners({}), tuple[str, ...]()
+        self._decided: dict[str, ServiceProxyHint] = {}  # by UID, with which service proxy in mind
         self._clashes: dict[
             str, tuple[Key, frozenset[str]]
         ] = {}  # by UID, addresses not published because a node has them
@@ -67,8 +84,8 @@ class Publisher:
             TerminalError: none of the addresses may be published, or an annotation is wrong.
             CCMError: the answer is unusable, or the API server could not be asked.
         """
-        self._look_at_nodes()
-        around = Circumstances(self._traffic(service), self._owners, self._policy.allowed, self._policy.service_proxy())
+        around = self._around(service)
+        self._decided[service.uid] = around.service_proxy
         ingress = publication.checked(service, answer).ingress
         self._note_clashes(service, ingress)
         entries, said = publication.fit(service, ingress, around)
@@ -102,13 +119,14 @@ class Publisher:
             live = await self._writes.patch(service, patch)
             if live is None:
                 return None
-            stored = patches.comparable(live.status.load_balancer)
+            service, stored = live, patches.comparable(live.status.load_balancer)
         if changed:
             log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(sent)})
         self._learn(service, draft.status, sent, stored)
         news = self._told.news(service.uid, (*draft.notices, *self._of_the_cluster(service, draft.status, sent)))
         if not quiet:
             self._announce.tell(service, news)
+        self._advice.served(service)
         return stored
 
     async def refuse_ports(self, service: Service, error: PortsError) -> None:
@@ -124,8 +142,29 @@ class Publisher:
         said = self._of_old_nodes(modes)
         self._announce.tell(service, self._told.news(service.uid, said, only="IPModeIgnored"))
 
+    def decides_otherwise(self, service: Service) -> bool:
+        """
+        Whether the service proxy is another one than the Service's ipMode was decided with, and that makes a difference.
+
+        Said once for each change. Raises what the backend's `traffic` raises.
+        """
+        now = self._policy.service_proxy()
+        before = self._decided.get(service.uid, now)
+        if before is now:
+            return False
+        self._decided[service.uid] = now
+        around, override = self._around(service), annotations.ip_mode(service)
+        earlier = dataclasses.replace(around, service_proxy=before)
+        for one in [one for one in service.status.load_balancer.ingress if one.ip] or [LoadBalancerIngress()]:
+            then, today = (publication.inputs(service, one, each, override) for each in (earlier, around))
+            if ipmode.decide(then) != ipmode.decide(today):
+                return True
+        return False
+
     def forget(self, service: Service) -> None:
         """The load balancer of `service` is gone."""
+        self._decided.pop(service.uid, None)
+        self._advice.forget(service.uid)
         self._clashes.pop(service.uid, None)
         self._unstored.pop(service.uid, None)
         self._told.forget(service.uid)
@@ -168,6 +207,10 @@ class Publisher:
         for service in services:
             self._state.unsync(service)
         return tuple(service.key for service in services)
+
+    def _around(self, service: Service) -> Circumstances:
+        self._look_at_nodes()
+        return Circumstances(self._traffic(service), self._owners, self._policy.allowed, self._policy.service_proxy())
 
     # ---- what the API server takes
 

@@ -28,7 +28,7 @@ from ccm_lb.errors import (
 )
 from ccm_lb.objects import Key, LoadBalancerStatus, Node, Service
 from ccm_lb.plan import Operation, Synced
-from ccm_lb.publish import Policy, Publisher
+from ccm_lb.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.state import ClusterState
 from ccm_lb.writes import Fence, Services, ServiceWrites
 
@@ -57,6 +57,7 @@ class Dependencies:
     observer: Observer
     field_manager: str
     policy: Policy = dataclasses.field(default_factory=Policy)
+    advice: Advice = dataclasses.field(default_factory=NoAdvice)
 
 
 class Reconciler:
@@ -70,7 +71,7 @@ class Reconciler:
         self._announce = announce.Announcer(deps.events)
         self._state = state
         self._writes = ServiceWrites(deps.api, deps.fence, state)
-        self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy)
+        self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy, deps.advice)
         self.freed = self._publisher.freed
 
     async def reconcile(self, key: Key) -> None:
@@ -89,7 +90,7 @@ class Reconciler:
                 await self._writes.refresh(key)
                 self._state.asked(key)
             await self._remove_left_behind(key)
-            operation = self._state.operation(key)
+            operation = self._operation(key)
             service = self._state.services.get(key)
             if service is not None and operation is not Operation.NOTHING:
                 log.debug("reconciling", extra={"service": str(key), "operation": operation.value})
@@ -109,6 +110,14 @@ class Reconciler:
     async def recheck(self) -> Sequence[Key]:
         """The Services to be looked at again because the cluster was upgraded. Raises CCMError: it cannot be asked."""
         return await self._publisher.recheck()
+
+    def _operation(self, key: Key) -> Operation:
+        operation, service = self._state.operation(key), self._state.services.get(key)
+        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES)
+        if service is not None and settled and self._publisher.decides_otherwise(service):
+            self._state.unsync(service)
+            operation = self._state.operation(key)
+        return operation
 
     async def _perform(self, operation: Operation, service: Service) -> None:
         steps = {Operation.ENSURE: self._ensure, Operation.UPDATE_NODES: self._update, Operation.CLEANUP: self._cleanup}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from ccm_lb.state import ClusterState
 log = logging.getLogger(__name__)
 
 RELIST_PAUSE = 2.0  # seconds after the last re-listed object until what vanished meanwhile is looked for
+FRESH = 2.0  # seconds after its lists for which a comparison is as good as a new one
 RETRY_PAUSE = 10.0  # seconds after a failed resync
 FILL_PATIENCE = 5.0  # seconds without an event after which the watch is not waited for at the start
 MAX_GETS = 16  # how many objects are asked for at the same time
@@ -67,6 +69,9 @@ class Resync:
         self._now = asyncio.Event()
         self._arrived = asyncio.Event()  # set by each event of the watch
         self._timer: asyncio.TimerHandle | None = None
+        self._listed_at = (
+            -math.inf
+        )  # when the lists of the last comparison that succeeded were asked for, in the loop's time
 
     def seen(self, *, listed: bool) -> None:
         """An event of the watch came; `listed` if it shows what exists, not what changed."""
@@ -111,12 +116,22 @@ class Resync:
                 await asyncio.wait_for(self._arrived.wait(), FILL_PATIENCE)
         await self.compare()
 
+    async def catch_up(self) -> None:
+        """
+        Compare, unless that was done a moment ago: a replica that leads as soon as it is ready has just filled its cache.
+
+        Raises ApiError, ApiUnreachableError.
+        """
+        if asyncio.get_running_loop().time() - self._listed_at > FRESH:
+            await self.compare()
+
     async def compare(self) -> None:
         """
         Ask for every object that may have vanished or changed unseen, and for Services off the watch that carry our finalizer.
 
         Raises ApiError, ApiUnreachableError.
         """
+        began = asyncio.get_running_loop().time()
         services, nodes = await self._lists()
         unsure = [key for key, metadata in services.items() if self._is_unseen(key, metadata)]
         unsure += [service.key for service in self._state.services if service.key not in services]
@@ -125,6 +140,7 @@ class Resync:
         log.debug("resync", extra={"unsure_services": len(unsure), "unsure_nodes": len(unsure_nodes)})
         await _each(self._ask_for_node, unsure_nodes)
         await _each(self._ask_for_service, unsure)
+        self._listed_at = began
 
     def _is_unseen(self, key: Key, metadata: Metadata) -> bool:
         if self._state.services.get(key) is None:

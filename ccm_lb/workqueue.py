@@ -104,6 +104,10 @@ class Workqueue(Generic[K]):
         """Whether `key` neither waits nor is worked on, and is in no delay."""
         return key not in self._dirty and key not in self._processing and key not in self._timers
 
+    def settled(self, key: K) -> bool:
+        """Whether no work on `key` is to begin: it is idle, or worked on just now."""
+        return key not in self._dirty and key not in self._timers
+
     async def get(self) -> K:
         """The next key to work on; the caller owes a `done`. Raises QueueClosedError once the queue is shut down."""
         await self._available.acquire()

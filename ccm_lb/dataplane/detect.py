@@ -1,5 +1,5 @@
 """
-Looks at a cluster and keeps looking: the only module of this package that asks the Kubernetes API by itself.
+Looks at a cluster and keeps looking. With `watches`, which it uses, the only module of this package that asks the Kubernetes API by itself.
 
 Nothing here is needed for load balancers to work. What RBAC does not grant is "unknown, because ...", and goes on.
 """
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-import aiohttp
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
 
 from ccm_lb.dataplane import infer, workloads
-from ccm_lb.dataplane.model import Kind, ServiceProxy, unknown
+from ccm_lb.dataplane.model import Kind, Mode, ServiceProxy, unknown
 from ccm_lb.dataplane.observed import KUBE_SYSTEM, Object, Observed, Withheld
+from ccm_lb.dataplane.watches import BROKEN_PAUSE, Api, StreamingApi, Watch
 from ccm_lb.errors import ApiError, ApiUnreachableError, ForbiddenError, NotFoundError
 
 log = logging.getLogger(__name__)
@@ -31,25 +29,7 @@ WATCHED_CONFIG_MAPS = ("kube-proxy", "kube-proxy-config", "cilium-config", "antr
 PERIOD = 300.0  # seconds after which everything is looked at again: rights and other ConfigMaps may have changed
 DEBOUNCE = 2.0  # seconds for changes that come together, such as a roll-out's
 CONFIRM = 4.0  # seconds after which "unknown" is believed of a cluster that was known
-WATCH_SECONDS = 280  # after which the server ends a watch, and we open the next
-REFUSED_PAUSE = 60.0  # seconds before a watch that was refused is tried again
-BROKEN_PAUSE = 5.0  # seconds before a watch that broke is opened again
 _SAMPLE = "500"  # nodes that are looked at: the tell-tale ones look alike
-
-
-class Api(Protocol):
-    """What `kubeapi.KubeApi` offers; errors as in `ccm_lb.errors`."""
-
-    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]: ...
-
-
-class StreamingApi(Api, Protocol):
-    @property
-    def server(self) -> str: ...
-
-    def kopf_session(self) -> aiohttp.ClientSession:
-        """A logged-in session of our own, to be closed by us."""
-        ...
 
 
 class Observer(Protocol):
@@ -136,23 +116,39 @@ class ServiceProxyDetector:
     def __init__(self, api: StreamingApi, observers: Sequence[Observer], *, period: float = PERIOD) -> None:
         self._api, self._observers, self._period = api, tuple(observers), period
         self._changed = asyncio.Event()
+        self._looked = asyncio.Event()
+        self._seen: dict[str, Hashable] = {}  # what the last event of a DaemonSet showed, by its name
         self.current = unknown("the cluster was not looked at yet")
         self._told: ServiceProxy | None = None
 
     async def run(self) -> None:
         """Look at once, after every change, and every period; until cancelled."""
+        config_maps = [{"fieldSelector": f"metadata.name={name}"} for name in WATCHED_CONFIG_MAPS]
         async with self._api.kopf_session() as session, asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch(session, _in_kube_system(), {}, self._daemonset_changed))
-            for name in WATCHED_CONFIG_MAPS:
-                selector = {"fieldSelector": f"metadata.name={name}"}
-                tasks.create_task(self._watch(session, _config_map(KUBE_SYSTEM), selector, self._config_map_changed))
+            watches = [
+                Watch(self._api, session, _in_kube_system(), {}, self._daemonset_changed),
+                *(
+                    Watch(self._api, session, _config_map(KUBE_SYSTEM), one, self._config_map_changed)
+                    for one in config_maps
+                ),
+            ]
+            for watch in watches:
+                tasks.create_task(watch.run())
+            for watch in watches:
+                await watch.begun.wait()  # what changes after this look is then sure to be seen
             while True:
+                self._changed.clear()
                 await self._look()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._period):
                         await self._changed.wait()
                         await asyncio.sleep(DEBOUNCE)
-                self._changed.clear()
+
+    async def looked(self, patience: float) -> None:
+        """Return after the first look, or after `patience` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self._looked.wait()
 
     async def _look(self) -> None:
         try:
@@ -160,17 +156,21 @@ class ServiceProxyDetector:
         except (ApiError, ApiUnreachableError) as error:
             # What was known stays true until somebody says otherwise.
             log.debug("service proxy not looked at", extra={"error": str(error)})
-            self._changed.set()
             await asyncio.sleep(BROKEN_PAUSE)
+            self._changed.set()
             return
         previous, self.current = self._told, found
         if previous is None or found != previous:
             self._told = found
-            log.info(
-                "service proxy", extra={"found": found.sentence(), "evidence": "; ".join(map(str, found.evidence))}
+            doubt = found.kind is Kind.UNKNOWN or found.mode is Mode.UNKNOWN
+            log.log(
+                logging.WARNING if doubt else logging.INFO,
+                "service proxy",
+                extra={"found": found.sentence(), "evidence": "; ".join(map(str, found.evidence))},
             )
             for observer in self._observers:
                 observer(found, previous)
+        self._looked.set()
 
     async def _confirmed(self) -> ServiceProxy:
         found = await service_proxy(self._api, everywhere=False, pods=False)
@@ -181,49 +181,22 @@ class ServiceProxyDetector:
             found = await service_proxy(self._api, everywhere=False, pods=False)
         return found
 
-    def _daemonset_changed(self, obj: Object) -> None:
-        if infer.relevant(obj):
+    def _daemonset_changed(self, event: str, daemonset: Object) -> None:
+        """Take note of a change; on a roll-out through many nodes each of them is one, and says nothing new."""
+        if not daemonset:
+            self._seen.clear()
             self._changed.set()
+        elif infer.relevant(daemonset):
+            name, shows = workloads.name(daemonset), () if event == "DELETED" else _shows(daemonset)
+            if self._seen.get(name) != shows:
+                self._seen[name] = shows
+                self._changed.set()
 
-    def _config_map_changed(self, _: Object) -> None:
+    def _config_map_changed(self, _event: str, _config_map: Object) -> None:
         self._changed.set()
 
-    async def _watch(
-        self, session: aiohttp.ClientSession, path: str, params: Mapping[str, str], changed: Callable[[Object], None]
-    ) -> None:
-        """Call `changed` for every change, for ever. Each watch begins with a look at what there is, so none is missed."""
-        while True:
-            try:
-                begin = await self._api.get(path, {**params, "limit": "1"})
-                version = str((begin.get("metadata") or {}).get("resourceVersion") or "")
-                self._changed.set()
-                async for obj in _events(session, self._api.server + path, {**params, "resourceVersion": version}):
-                    changed(obj)
-            except (ApiError, ApiUnreachableError, aiohttp.ClientError, TimeoutError, ValueError) as error:
-                refused = isinstance(error, ForbiddenError)
-                log.debug("watch for the service proxy ended", extra={"path": path, "error": str(error)})
-                await asyncio.sleep(REFUSED_PAUSE if refused else BROKEN_PAUSE)
 
-
-async def _events(session: aiohttp.ClientSession, url: str, params: Mapping[str, str]) -> AsyncIterator[Object]:
-    """The changed objects of one watch, until the server ends it or says that it cannot go on."""
-    timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 20, sock_read=None)
-    query = {**params, "watch": "true", "timeoutSeconds": str(WATCH_SECONDS)}
-    async with session.get(url, params=query, headers={"Accept": "application/json"}, timeout=timeout) as answer:
-        if answer.status >= 400:
-            error = ForbiddenError if answer.status == 403 else ApiError
-            raise error(f"GET {url} (watch): {answer.status} {answer.reason}", status=answer.status)
-        async for line in _lines(answer.content):
-            event = json.loads(line)
-            if event.get("type") == "ERROR":
-                return  # most often: the version is too old to go on from; the next watch begins with a new look
-            yield event.get("object") or {}
-
-
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length; aiohttp's own end at 128 KiB, and objects may be larger."""
-    rest = b""
-    async for chunk in content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            yield line
+def _shows(daemonset: Object) -> Hashable:
+    """What `infer` takes from it: template (by its number), whether it runs at all, whether it is being rolled out."""
+    generation = daemonset.get("metadata", {}).get("generation")
+    return generation, workloads.scheduled(daemonset) == 0, workloads.rolling(daemonset)

@@ -300,8 +300,6 @@ async def test_a_silent_server_is_given_up(api: ApiServer, clock: VirtualClock) 
             match=rf"{api.url} gave no answer to GET {PATH} within 0\.05 s",
         ):
             await sut.get(PATH)
-        with pytest.raises(ApiUnreachableError, match=r"gave no answer"):
-            await sut.check_reachable()
 
 
 @pytest.mark.parametrize(
@@ -367,27 +365,6 @@ async def test_every_request_is_told_to_the_metrics(api: ApiServer, clock: Virtu
     async with client(api, clock, observer=lambda method, code, _: told.append((method, code))) as sut:
         await sut.put(PATH, {})
     assert told == [("PUT", "error"), ("PUT", "500"), ("PUT", "200")]
-
-
-async def test_a_server_that_answered_lately_is_not_asked_whether_it_is_there(
-    api: ApiServer, clock: VirtualClock
-) -> None:
-    async with client(api, clock) as sut:
-        await sut.get(PATH)
-        clock.now += 10
-        await sut.check_reachable()
-        assert len(api.seen) == 1
-        clock.now += 1
-        await sut.check_reachable()
-        assert [one.path for one in api.seen] == [PATH, "/version"]
-
-
-async def test_a_server_that_is_not_there_is_asked_once_a_check(api: ApiServer, clock: VirtualClock) -> None:
-    api.answers = [CUT]
-    async with client(api, clock) as sut:
-        with pytest.raises(ApiUnreachableError):
-            await sut.check_reachable()
-    assert len(api.seen) == 1
 
 
 # ---- credentials

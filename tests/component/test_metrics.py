@@ -8,6 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm_lb import cli
+from ccm_lb.dataplane import versions
+from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy, unknown
 from ccm_lb.metrics import Metrics
 
 UPSTREAM = {
@@ -169,6 +171,22 @@ def test_the_rest_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "leader_election_master_status", name="lease") == 1
     metrics.leading("lease", holds=False)
     assert value(metrics, "leader_election_master_status", name="lease") == 0
+
+
+@pytest.mark.scenario("B52")
+def test_the_service_proxy_is_shown_and_only_the_one_of_now(metrics: Metrics) -> None:
+    def shown() -> list[dict[str, str]]:
+        return [dict(labels) for name, labels in samples(metrics) if name == "ccm_lb_service_proxy_info"]
+
+    assert shown() == [], "nobody has looked yet"
+    metrics.service_proxy(
+        ServiceProxy(Kind.KUBE_PROXY, Confidence.CERTAIN, Mode.IPVS, versions.parse("v1.31.2-minimal-eksbuild.3"))
+    )
+    assert shown() == [
+        {"kind": "kube-proxy", "mode": "ipvs", "version": "1.31.2-minimal-eksbuild.3", "confidence": "certain"}
+    ]
+    metrics.service_proxy(unknown("forbidden"))
+    assert shown() == [{"kind": "unknown", "mode": "", "version": "", "confidence": "unknown"}]
 
 
 def test_the_buckets_are_upstreams(metrics: Metrics) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from ccm_lb.errors import ApiUnreachableError
 from ccm_lb.objects import CLEANUP_FINALIZER, Key
-from ccm_lb.resync import FILL_PATIENCE
+from ccm_lb.resync import FILL_PATIENCE, FRESH, Metadata, Resync
 from ccm_lb.testing import builders
+from ccm_lb.testing.fakes import FakeServices
 from tests.component.world import KEY, OTHER_UID, World, settle
 
 pytestmark = pytest.mark.looptime
@@ -74,3 +75,51 @@ async def test_after_the_start_a_service_seen_twice_is_served_once() -> None:
     other = world.api.object(Key("lb", "other"))
     assert other is not None
     assert other["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
+
+
+class Counted(FakeServices):
+    """Counts the lists that are asked for, Services and nodes together being one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists = 0
+
+    async def list_service_metadata(self) -> list[Metadata]:
+        self.lists += 1
+        return await super().list_service_metadata()
+
+
+async def filled() -> tuple[Counted, Resync]:
+    world, api = World(), Counted()
+    resync = Resync(world.state, api, world.controller, 300.0)
+    await resync.fill()
+    return api, resync
+
+
+async def test_a_replica_that_leads_at_once_does_not_compare_again() -> None:
+    api, resync = await filled()
+    before = api.lists
+    await settle(FRESH / 2)
+    await resync.catch_up()
+    assert api.lists == before
+
+
+async def test_a_replica_that_stood_by_compares_when_it_leads() -> None:
+    api, resync = await filled()
+    before = api.lists
+    await settle(FRESH + 1)
+    await resync.catch_up()
+    assert api.lists == before + 1
+
+
+async def test_a_comparison_that_failed_does_not_count() -> None:
+    world, api = World(), Counted()
+    resync = Resync(world.state, api, world.controller, 300.0)
+    world.add_nodes()
+    api.create(builders.service_json(builders.finalizers()))
+    api.script.then("get_service", ApiUnreachableError("cut"))
+    with pytest.raises(ApiUnreachableError):
+        await resync.compare()
+    before = api.lists
+    await resync.catch_up()
+    assert api.lists == before + 1

@@ -15,7 +15,7 @@ from ccm_lb.controller import Controller
 from ccm_lb.errors import CCMError
 from ccm_lb.objects import Key
 from ccm_lb.predicates import Scope
-from ccm_lb.publish import Policy
+from ccm_lb.publish import Advice, NoAdvice, Policy
 from ccm_lb.reconcile import Dependencies, Reconciler
 from ccm_lb.resync import Resync
 from ccm_lb.state import ClusterState
@@ -78,6 +78,8 @@ class World:
     Services only, as the real one does.
     """
 
+    advice: Advice = NoAdvice()
+
     def __init__(
         self, scope: Scope | None = None, *, field_selector: bool = False, policy: Policy | None = None
     ) -> None:
@@ -100,7 +102,7 @@ class World:
         self.node_syncs: list[float] = []  # seconds from a node change until every load balancer had it
         context = BackendContext(CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events)
         deps = Dependencies(
-            self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb", self.policy
+            self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb", self.policy, self.advice
         )
         self.reconciler = Reconciler(deps, self.state)
         self.queue: Workqueue[Key] = Workqueue(self.observer)

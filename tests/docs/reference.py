@@ -7,6 +7,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm_lb import ipmode
+from ccm_lb.dataplane.model import unknown
 from ccm_lb.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
 from tests.docs.pages import ROOT
@@ -56,6 +57,7 @@ def families() -> list[Metric]:
     measured.cloud_request("GET", 200, 0.1)
     measured.leading("lease", holds=True)
     measured.event_dropped("spam")
+    measured.service_proxy(unknown("nobody looked"))
     found = text_string_to_metric_families(measured.render().decode())
     return sorted((one for one in found if not one.name.startswith("process_")), key=lambda one: one.name)
 

@@ -4,9 +4,11 @@ import inspect
 import re
 
 import pytest
+import yaml
 
 from ccm_lb import annotations, announce, notices
 from ccm_lb.config import Config
+from ccm_lb.dataplane import advise
 from ccm_lb.objects import CLEANUP_FINALIZER, EXCLUDE_LABEL, IPMode
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import RecordedEvents
@@ -22,7 +24,7 @@ def test_the_readme_names_the_tested_versions() -> None:
 def test_the_tables_of_events_and_code_agree() -> None:
     rows = pages.table(pages.read("docs/howto/operate.md").prose, "Events")
     by_the_backend = ("Warning", "UnknownServer")  # fakecloud's
-    ours = {(kind, reason) for reason, kind in notices.TYPES.items()}
+    ours = {(kind, reason) for reason, kind in notices.TYPES.items()} | {("Warning", advise.REASON)}
     assert {(kind, reason) for reason, kind, _ in rows} == announced() | ours | {by_the_backend}
 
 
@@ -51,6 +53,18 @@ def test_flags_that_pages_name_exist(name: str) -> None:
     known = {field.replace("_", "-") for field in Config.model_fields} | {"config"}
     others = {"controllers", "pool", "state", "port", "ready-file"}  # of the Go controller, and of fakecloud
     assert set(re.findall(r"--([a-z-]+)", text)) - known - others == set()
+
+
+def test_the_rights_that_a_page_asks_for_are_those_of_the_manifests() -> None:
+    blocks = [
+        yaml.safe_load(one.text) for one in pages.read("docs/service-proxies.md").blocks if "kind: Role" in one.text
+    ]
+    manifest = (pages.ROOT / "manifests" / "base" / "rbac.yaml").read_text()
+    assert blocks == [
+        one
+        for one in yaml.safe_load_all(manifest)
+        if one["metadata"]["name"] == "ccm-lb-service-proxy" and "rules" in one
+    ]
 
 
 def test_constants_that_pages_name_are_the_code_s() -> None:

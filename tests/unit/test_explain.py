@@ -8,7 +8,6 @@ import pytest
 
 from ccm_lb import cli, explain
 from ccm_lb.addresses import Owners
-from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy
 from ccm_lb.ipmode import Delivery, PortTraffic, ServiceProxyHint, Traffic
 from ccm_lb.publication import Circumstances
 from ccm_lb.testing import builders
@@ -68,28 +67,6 @@ def test_the_json_has_the_same_and_can_be_read() -> None:
     assert (address["ipMode"], address["published"], address["rule"]) == ("VIP", "VIP", "annotation")
     assert address["inputs"]["ports"][0] == {"port": 80, "protocol": "TCP", "proxy_protocol": "v2", "terminates": ""}
     assert shown["nodesThatIgnoreIPMode"] == ["n1"]
-
-
-def proxy(kind: Kind, mode: Mode | None = None) -> ServiceProxy:
-    return ServiceProxy(kind, Confidence.LIKELY, mode)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (proxy(Kind.KUBE_PROXY, Mode.IPVS), ServiceProxyHint.IPVS),
-        (proxy(Kind.KUBE_PROXY, Mode.IPTABLES), ServiceProxyHint.IPTABLES),
-        (proxy(Kind.KUBE_PROXY, Mode.NFTABLES), ServiceProxyHint.NFTABLES),
-        (proxy(Kind.KUBE_PROXY, Mode.UNKNOWN), ServiceProxyHint.UNKNOWN),
-        (proxy(Kind.KUBE_PROXY), ServiceProxyHint.UNKNOWN),
-        (proxy(Kind.CILIUM), ServiceProxyHint.OTHER),
-        (proxy(Kind.UNKNOWN), ServiceProxyHint.UNKNOWN),
-    ],
-)
-def test_the_service_proxy_is_taken_into_account_as_far_as_it_matters(
-    found: ServiceProxy, expected: ServiceProxyHint
-) -> None:
-    assert explain.hint(found) is expected
 
 
 @pytest.mark.parametrize("name", ["web", "/web", "lb/", "a/b/c"])
