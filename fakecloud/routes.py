@@ -1,6 +1,7 @@
 """What the data plane has to do for a load balancer, as a plain value computed from the state."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from fakecloud.models.listeners import Algorithm, HealthCheck, Listener, Target
 from fakecloud.models.loadbalancers import LoadBalancer
@@ -15,6 +16,8 @@ class Destination:
     label: str
     address: str | None
     reason: str = ""
+    # Its other ones, which serve where the traffic must arrive in their family.
+    others: tuple[str, ...] = ()
     # In place of the listener's targetPort.
     port: int | None = None
     # 0 gets no new connections.
@@ -38,6 +41,10 @@ class Route:
     drain_seconds: float | None = None
     connection_limit: int | None = None
 
+    def toward(self, address: str) -> "Route":
+        """The route with each target's address of the same family: packets that keep their destination can't change family."""
+        return replace(self, destinations=tuple(_in_family_of(address, to) for to in self.destinations))
+
     def health_check_of(self, listener: Listener) -> HealthCheck:
         return listener.health_check or self.health_check
 
@@ -59,6 +66,20 @@ def route_of(state: State, load_balancer: LoadBalancer) -> Route:
     )
 
 
+def nodes(route: Route, *, staying: bool = False) -> frozenset[str]:
+    """The addresses of all targets, in all families that are served; `staying` leaves out those that drain."""
+    aimed = [to for address in route.addresses for to in route.toward(address).destinations]
+    return frozenset(to.address for to in aimed if to.address is not None and (to.weight > 0 or not staying))
+
+
+def shown(route: Route, aimed: Sequence[Route]) -> Route:
+    """The route with targets as traffic meets them, which is the first of `aimed` in which they have an address."""
+    found = zip(*(one.destinations for one in aimed), strict=True)
+    return replace(
+        route, destinations=tuple(next((to for to in ways if to.address is not None), ways[0]) for ways in found)
+    )
+
+
 def affected(state: State, records: tuple[Record, ...]) -> tuple[LoadBalancer, ...]:
     """The load balancers whose route differs after these rows changed; those that are gone are not among them."""
     ids = {record.key for record in records if record.kind is Kind.LOAD_BALANCER}
@@ -77,5 +98,14 @@ def _destination(state: State, target: Target, family: str) -> Destination:
         return Destination(target.label, None, f"server {target.label} does not exist any more")
     # The proxy opens a connection of its own, so the families on its two sides need not agree. But a Service of one family has its
     # node port in that family alone: the load balancer's first one goes first.
-    address = min(server.addresses, key=lambda address: (":" in address) != (family == "IPv6"))
-    return Destination(target.label, address, port=target.port, weight=weight)
+    address, *others = sorted(server.addresses, key=lambda address: (":" in address) != (family == "IPv6"))
+    return Destination(target.label, address, others=tuple(others), port=target.port, weight=weight)
+
+
+def _in_family_of(address: str, to: Destination) -> Destination:
+    if to.address is None:
+        return to
+    found = next((own for own in (to.address, *to.others) if (":" in own) == (":" in address)), None)
+    if found is None:
+        return replace(to, address=None, reason=f"{to.label} has no {'IPv6' if ':' in address else 'IPv4'} address")
+    return replace(to, address=found)

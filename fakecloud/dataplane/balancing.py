@@ -31,12 +31,12 @@ def eligible(candidates: Iterable[Candidate[T]], *, fail_open: bool) -> Sequence
     return usable or (weighted if fail_open else [])
 
 
-def turns(candidates: Sequence[Candidate[T]]) -> Sequence[T]:
+def turns(candidates: Sequence[Candidate[T]], longest: int = _LONGEST_CIRCLE) -> Sequence[T]:
     """Who is next, for ever in a circle: each as often as its weight says, and spread out instead of in blocks."""
     if not candidates:
         return []
     total = sum(one.weight for one in candidates)
-    divisor = max(math.gcd(*(one.weight for one in candidates)), total / _LONGEST_CIRCLE)
+    divisor = max(math.gcd(*(one.weight for one in candidates)), total / longest)
     shares = [max(1, round(one.weight / divisor)) for one in candidates]
     # Each target's k-th turn of n lies at (k + 1/2) / n of the circle; equal weights simply take turns.
     due = [(0.5 / share, place) for place, share in enumerate(shares)]

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 _NO_DAD = 0x02
+# Before the rule of the main table (32766).
+_PRIORITY = 20_643
 
 
 class NetlinkError(Exception):
@@ -61,6 +63,19 @@ class Netlink:
         self._change(f"remove the route of {address}", "route", "del", (errno.ESRCH,), dst=_network(address),
                      family=_family(address))  # fmt: skip
 
+    def steer(self, mark: int, mask: int, gateway: str) -> None:
+        """Send packets with a mark to the gateway, by a table whose number is the mark. Raises NetlinkError."""
+        family = _family(gateway)
+        what = f"route packets to {gateway}"
+        self._change(what, "route", "replace", (), dst="default", gateway=gateway, table=mark, family=family)
+        self._change(what, "rule", "add", (errno.EEXIST,), **_marked(mark, mask), family=family)
+
+    def unsteer(self, mark: int, mask: int, gateway: str) -> None:
+        """Raises NetlinkError."""
+        family, gone = _family(gateway), (errno.ENOENT, errno.ESRCH)
+        self._change(f"remove the rule of {gateway}", "rule", "del", gone, **_marked(mark, mask), family=family)
+        self._change(f"remove the route to {gateway}", "route", "del", gone, dst="default", table=mark, family=family)
+
     def close(self) -> None:
         self._thread.submit(self._socket.close).result()
         self._thread.shutdown()
@@ -81,6 +96,10 @@ class Netlink:
 
 def _own(address: str) -> dict[str, Any]:
     return {"address": address, "prefixlen": 128 if ":" in address else 32, "family": _family(address)}
+
+
+def _marked(mark: int, mask: int) -> dict[str, int]:
+    return {"fwmark": mark, "fwmask": mask, "table": mark, "priority": _PRIORITY}
 
 
 def _network(address: str) -> str:

@@ -1,6 +1,7 @@
 """What is told of a running load balancer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol as Interface
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
@@ -15,9 +16,13 @@ from fakecloud.routes import Route
 AnyListener = PortListener | DatagramListener
 
 
+class Counting(Interface):
+    def counters_by_target(self) -> Mapping[Endpoint, Counters]: ...
+
+
 def target_statuses(
     route: Route,
-    running: Iterable[AnyListener],
+    running: Iterable[Counting],
     monitor: Monitor,
 ) -> tuple[TargetStatus, ...]:
     """Each target once for each of its ports, in the order of the targets."""

@@ -106,7 +106,7 @@ def test_packets_are_routed_to_healthy_nodes_and_no_socket_of_ours_carries_them(
 def test_a_machine_that_does_not_forward_is_told_how_to(tmp_path: Path) -> None:
     with namespaces("still") as (still,):
         command = [*within(still), *_serve()]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
         assert (ended.returncode, "net.ipv4.ip_forward=1" in ended.stderr) == (2, True)
 
 
