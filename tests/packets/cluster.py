@@ -11,6 +11,7 @@ Json = dict[str, Any]
 Marker = tuple[str, int]
 NAMESPACE = "default"
 FAMILIES = ("IPv4", "IPv6")
+SETTLE = 60.0  # seconds until a test gives up waiting for what has to happen; nothing is promised to be that slow
 SLICES = "discovery.k8s.io/v1/endpointslices"
 _NOBODY = {"IPv4": "10.244.1.40", "IPv6": "fd00:244:1:7::40"}  # the barrier's endpoint; nobody speaks to it
 _BARRIER = "barrier"

@@ -33,6 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and asyncio.iscoroutinefunction(item.function)
         ):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if here in item.path.parents:
+            # The first test of a mode also starts its lab, of twenty processes and hosts.
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture(scope="session")

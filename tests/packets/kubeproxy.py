@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from tests.packets import clients
-from tests.packets.cluster import Marker
+from tests.packets.cluster import SETTLE, Marker
 from tests.packets.netns import HostProcess, Namespace, tool
 from tests.packets.topology import POD_NETWORKS
 
@@ -35,7 +35,9 @@ class KubeProxy:
         config = directory / f"{node.host}.yaml"
         config.write_text(yaml.safe_dump(_configuration(node.host, mode, kubeconfig)))
         path = f"PATH={_tools(directory)}:/usr/sbin:/usr/bin:/sbin:/bin"
-        command = [tool("env"), path, str(binary), f"--config={config}", "-v=2"]
+        # Else all nodes of this machine, and of every other run on it, would wait for one lock; who waits too long gives up a sync.
+        lock = f"XTABLES_LOCKFILE={directory / f'{node.host}.lock'}"
+        command = [tool("env"), path, lock, str(binary), f"--config={config}", "-v=2"]
         self._process = HostProcess(node, f"kube-proxy of {node.host}", command, directory / f"{node.host}.log")
 
     async def __aenter__(self) -> "KubeProxy":
@@ -46,7 +48,7 @@ class KubeProxy:
         await self._process.stop()
 
     def rules(self) -> list[str]:
-        """Every line of its rules, of both families."""
+        """Every line of its rules, of both families. Where traffic flows meanwhile: in a thread, since this loop is the pods as well."""
         if self.mode == "nftables":
             texts = [self.node.run("nft", "--stateless", "list", "ruleset")]
         else:
@@ -54,12 +56,13 @@ class KubeProxy:
             texts = [self.node.run(_LEGACY, f"{family}-save") for family in ("ip6tables", "iptables")]
         return [line.strip() for text in texts for line in text.splitlines()]
 
-    def naming(self, address: str) -> list[str]:
-        """The rules that name an address."""
-        whole = re.compile(rf"(?<![0-9a-f.:]){re.escape(address)}(?![0-9a-f.:]*[0-9a-f])")
-        return [line for line in self.rules() if whole.search(line)]
+    async def naming(self, *words: str) -> dict[str, list[str]]:
+        """The rules that name each of these addresses or ports."""
+        rules = await asyncio.to_thread(self.rules)
+        whole = {word: re.compile(rf"(?<![0-9a-f.:]){re.escape(word)}(?![0-9a-f.:]*[0-9a-f])") for word in words}
+        return {word: [line for line in rules if pattern.search(line)] for word, pattern in whole.items()}
 
-    async def wait_synced(self, markers: Sequence[Marker], timeout: float = 15.0) -> None:
+    async def wait_synced(self, markers: Sequence[Marker], timeout: float = SETTLE) -> None:
         """
         Wait until every one of `markers` is found in its rules, and the sync that brought them has ended.
 
@@ -68,7 +71,7 @@ class KubeProxy:
         """
         try:
             async with asyncio.timeout(timeout):
-                while not (self._holds(markers) and await self._settled()):
+                while not (await self._holds(markers) and await self._settled()):
                     assert self._process.pid is not None, f"it ended:\n{self._process.last_words()}"
                     await asyncio.sleep(0.03)
         except TimeoutError:
@@ -84,8 +87,8 @@ class KubeProxy:
         except (OSError, TimeoutError):
             return ""
 
-    def _holds(self, markers: Sequence[Marker]) -> bool:
-        text = "\n".join(self.rules())
+    async def _holds(self, markers: Sequence[Marker]) -> bool:
+        text = "\n".join(await asyncio.to_thread(self.rules))
         # As 192.0.2.1:80, [2001:db8::1]:80, "192.0.2.1 . tcp . 80" or "-d 192.0.2.1/32 ... --dport 80".
         return all(re.search(rf"{re.escape(address)}\b.*\b{port}\b", text) for address, port in markers)
 
@@ -99,7 +102,7 @@ def settled(metrics: str, after: float = 0.0) -> bool:
 
 
 def _configuration(name: str, mode: str, kubeconfig: Path) -> dict[str, object]:
-    quick = {"minSyncPeriod": "10ms", "syncPeriod": "30s"}
+    quick = {"minSyncPeriod": "10ms", "syncPeriod": "10s"}  # the latter is also when a sync that failed is tried again
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

@@ -18,7 +18,7 @@ from tests.harness import objects
 from tests.harness.cloud import Fakecloud
 from tests.harness.controller import Controller
 from tests.packets import cluster, netns, topology
-from tests.packets.cluster import FAMILIES, NAMESPACE, SLICES, Barrier, Json
+from tests.packets.cluster import FAMILIES, NAMESPACE, SETTLE, SLICES, Barrier, Json
 from tests.packets.kubeproxy import KubeProxy
 from tests.packets.netns import HostProcess, Namespace
 from tests.packets.pods import PORT, Pod
@@ -26,8 +26,8 @@ from tests.packets.relay import Relay
 
 IP_MODE = "ccm-lb.dev/ip-mode"
 PROXY_PROTOCOL = "ccm-lb.dev/proxy-protocol"
+PROXY_PROTOCOL_PORTS = "ccm-lb.dev/proxy-protocol-ports"
 _LOOPBACK = "127.0.0.1"
-SETTLE = 15.0  # seconds within which a test expects things to have happened
 # How each cloud delivers, and the class of the Services that are its controller's.
 DELIVERY = {"balancer": "proxy", "router": "direct"}
 CLASSES = {"balancer": None, "router": "lab.test/router"}
@@ -66,20 +66,24 @@ class Lab:
         pods: Sequence[str] = ("server1", "server2"),
         target_port: int = PORT,
         proxy_protocol: str = "none",
+        annotations: Mapping[str, str] = {},
+        beside: Mapping[int, int] = {},
         **spec: object,
     ) -> AsyncIterator["Served"]:
-        """A Service with its address, which every node's kube-proxy knows; gone at the end of the block."""
-        if cloud == "router":
-            pytest.skip(
-                "fakecloud's --delivery direct does not count connections as these rows read them; see the open issue"
-            )
+        """
+        A Service with its address, which every node's kube-proxy knows; gone at the end of the block.
+
+        `beside` are TCP ports besides port 80, with the pods' ports for them.
+        """
         if cloud not in self.clouds:
             pytest.skip(f"this fakecloud does not offer --delivery {DELIVERY[cloud]}")
         name = f"web-{self.mode}-{next(self._names)}"
-        annotations = {PROXY_PROTOCOL: proxy_protocol, **({IP_MODE: ip_mode} if ip_mode else {})}
-        body = cluster.service(name, families, protocols, annotations)
+        chosen = {PROXY_PROTOCOL: proxy_protocol, **({IP_MODE: ip_mode} if ip_mode else {}), **annotations}
+        body = cluster.service(name, families, protocols, chosen)
+        more = [(f"tcp-{port}", port, at) for port, at in beside.items()]
+        body["spec"]["ports"] += [{"name": it, "port": port, "targetPort": at} for it, port, at in more]
         body["spec"] |= {**spec, **({"loadBalancerClass": CLASSES[cloud]} if CLASSES[cloud] else {})}
-        ports = cluster.slice_ports(protocols, target_port)
+        ports = cluster.slice_ports(protocols, target_port) + [{"name": it, "port": at} for it, _, at in more]
         for each in cluster.endpoint_slices(name, ports, dict.fromkeys(families, pods)):
             await self.kube.create(SLICES, each, NAMESPACE)
         made = await self.kube.create("services", body, NAMESPACE)
@@ -96,6 +100,11 @@ class Lab:
         markers = await self.barrier.raised()
         for proxy in self.proxies.values():
             await proxy.wait_synced(markers)
+
+    async def naming(self, *words: str) -> dict[str, list[str]]:
+        """The rules of all kube-proxies that name each of these addresses or ports."""
+        found = await asyncio.gather(*(proxy.naming(*words) for proxy in self.proxies.values()))
+        return {word: [line for one in found for line in one[word]] for word in words}
 
 
 @dataclasses.dataclass
@@ -115,6 +124,10 @@ class Served:
     async def addresses(self) -> list[str]:
         """The published ones."""
         return [one["ip"] for one in objects.ingress(await self.get())]
+
+    async def modes(self) -> set[str]:
+        """The published ipModes."""
+        return {one["ipMode"] for one in objects.ingress(await self.get())}
 
     async def address(self) -> str:
         """The only one, or the first."""

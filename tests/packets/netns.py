@@ -58,6 +58,13 @@ class Namespace:
         made.bind((address, port))
         return made
 
+    def lost_first_packets(self) -> int:
+        """How often TCP here had to open a connection with a second packet, since the namespace was made; probes count as well."""
+        with self.entered():
+            text = Path("/proc/thread-self/net/netstat").read_text()
+        names, values = (line.split() for line in text.splitlines() if line.startswith("TcpExt:"))
+        return int(values[names.index("TCPSynRetrans")])
+
     def sysctl(self, **settings: int) -> None:
         """Settings under /proc/sys/net, dots as double underscores: `ipv4__ip_forward=1`."""
         with self.entered():

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 import pytest
 
 from tests.harness.cloud import Json
-from tests.packets.clients import PATIENCE, UnservedError, ask, http
+from tests.packets.clients import IN_VAIN, UnservedError, ask, http
 from tests.packets.lab import Lab, Served
 from tests.packets.rows import INSIDE, OUTSIDE
 from tests.packets.topology import NODES, lan_addresses, second_client_addresses
 
-modes = pytest.mark.parametrize("ip_mode", ["VIP", "Proxy"])
+# The rows in which clients outside are served.
+SERVING = (("balancer", "VIP"), ("balancer", "Proxy"), ("router", "VIP"))
+serving = pytest.mark.parametrize(("cloud", "ip_mode"), SERVING, ids=["-publishes-".join(row) for row in SERVING])
+families = pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 
 
 def healthy(balancer: Json) -> Mapping[str, bool | None]:
@@ -23,9 +26,14 @@ async def pods_reached(served: Served, count: int = 8) -> set[str]:
     return {(await ask(served.lab.hosts[OUTSIDE], address, 80)).pod for _ in range(count)}
 
 
-@modes
-async def test_policy_local_sends_traffic_to_nodes_with_a_pod_alone_and_follows_the_pod(lab: Lab, ip_mode: str) -> None:
-    async with lab.service(ip_mode, pods=("server1",), externalTrafficPolicy="Local") as served:
+@serving
+@families
+async def test_policy_local_sends_traffic_to_nodes_with_a_pod_alone_and_follows_the_pod(
+    lab: Lab, cloud: str, ip_mode: str, family: str
+) -> None:
+    async with lab.service(
+        ip_mode, cloud=cloud, families=(family,), pods=("server1",), externalTrafficPolicy="Local"
+    ) as served:
         port = (await served.get())["spec"]["healthCheckNodePort"]
         for node, status in (("node1", 200), ("node2", 503)):
             found = await http(lab.hosts[OUTSIDE], lan_addresses(node)[0], port, "/healthz")
@@ -34,36 +42,48 @@ async def test_policy_local_sends_traffic_to_nodes_with_a_pod_alone_and_follows_
         assert (balancer["healthCheck"]["protocol"], balancer["healthCheck"]["port"]) == ("http", port)
         assert await pods_reached(served) == {"server1"}
         answer = await ask(lab.hosts[OUTSIDE], await served.address(), 80)
-        assert answer.peer in lan_addresses("balancer"), "Local keeps the address of who connects to the node"
+        connects = {"balancer": "balancer", "router": OUTSIDE}[cloud]
+        assert answer.peer in lan_addresses(connects), "Local keeps the address of who connects to the node"
 
         await served.move("server2")
         await served.wait_balancer(lambda one: healthy(one) == {"node1": False, "node2": True})
         assert await pods_reached(served) == {"server2"}
 
 
-async def test_policy_cluster_uses_every_node_and_hides_who_connected(lab: Lab) -> None:
-    async with lab.service("Proxy", pods=("server1",), externalTrafficPolicy="Cluster") as served:
+@serving
+@families
+async def test_policy_cluster_uses_every_node_and_hides_who_connected(
+    lab: Lab, cloud: str, ip_mode: str, family: str
+) -> None:
+    async with lab.service(
+        ip_mode, cloud=cloud, families=(family,), pods=("server1",), externalTrafficPolicy="Cluster"
+    ) as served:
+        assert "healthCheckNodePort" not in (await served.get())["spec"]
         await served.wait_balancer(lambda one: healthy(one) == dict.fromkeys(NODES, True))
-        peers = {(await ask(lab.hosts[OUTSIDE], await served.address(), 80)).peer for _ in range(8)}
-        assert not peers & set(lan_addresses("balancer"))
+        peers = {(await ask(lab.hosts[OUTSIDE], await served.address(), 80)).peer for _ in range(24)}
+        assert not peers & {*lan_addresses("balancer"), *lan_addresses(OUTSIDE)}
         assert len(peers) == 2, f"one address of each node: {peers}"
 
 
-@modes
-@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-async def test_source_ranges_are_enforced_at_the_load_balancer(lab: Lab, ip_mode: str, family: str) -> None:
+@serving
+@families
+async def test_source_ranges_are_enforced_at_the_load_balancer(lab: Lab, cloud: str, ip_mode: str, family: str) -> None:
     index = 0 if family == "IPv4" else 1
     allowed, refused = lan_addresses(OUTSIDE)[index], second_client_addresses()[index]
     ranges = [f"{allowed}/{32 if family == 'IPv4' else 128}"]
-    async with lab.service(ip_mode, families=(family,), loadBalancerSourceRanges=ranges) as served:
+    async with lab.service(ip_mode, cloud=cloud, families=(family,), loadBalancerSourceRanges=ranges) as served:
         address = await served.address()
         assert (await ask(lab.hosts[OUTSIDE], address, 80, source=allowed)).pod in lab.pods
         with pytest.raises(UnservedError):
-            await ask(lab.hosts[OUTSIDE], address, 80, source=refused, patience=1.0)
+            await ask(lab.hosts[OUTSIDE], address, 80, source=refused, patience=IN_VAIN)
         # Clients inside the cluster are shut out as well, in both modes: by kube-proxy or as the node that they arrive from.
         for client in INSIDE:
             with pytest.raises(UnservedError):
-                await ask(lab.hosts[client], address, 80, patience=1.0)
+                await ask(lab.hosts[client], address, 80, patience=IN_VAIN)
+        if ip_mode == "Proxy":
+            await served.wait_warning("clients inside the cluster arrive at the load balancer with a node's address")
+        rules = (await lab.naming(ranges[0].partition("/")[0]))[ranges[0].partition("/")[0]]
+        assert bool(rules) is (ip_mode == "VIP"), f"kube-proxy's rules for the ranges: {rules}"
 
 
 async def test_with_proxy_a_pod_arrives_as_its_node_so_the_nodes_in_the_ranges_let_it_in(lab: Lab) -> None:
@@ -75,14 +95,14 @@ async def test_with_proxy_a_pod_arrives_as_its_node_so_the_nodes_in_the_ranges_l
             assert answer.header is not None
             assert answer.header.split()[2] == lan_addresses("node1")[0]
         with pytest.raises(UnservedError):
-            await ask(lab.hosts[OUTSIDE], address, 80, patience=1.0)
+            await ask(lab.hosts[OUTSIDE], address, 80, patience=IN_VAIN)
 
 
-@modes
-async def test_session_affinity_keeps_each_client_on_its_pod(lab: Lab, ip_mode: str) -> None:
-    async with lab.service(ip_mode, sessionAffinity="ClientIP") as served:
-        await served.configure(sessionAffinity={"type": "ClientIP"})
+@serving
+@families
+async def test_session_affinity_keeps_each_client_on_its_pod(lab: Lab, cloud: str, ip_mode: str, family: str) -> None:
+    async with lab.service(ip_mode, cloud=cloud, families=(family,), sessionAffinity="ClientIP") as served:
         address = await served.address()
         for client in (OUTSIDE, *INSIDE):
-            pods = {(await ask(lab.hosts[client], address, 80, patience=PATIENCE)).pod for _ in range(8)}
+            pods = {(await ask(lab.hosts[client], address, 80)).pod for _ in range(8)}
             assert len(pods) == 1, f"{client} was sent to {pods}"

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.packets import receivers
-from tests.packets.clients import http
-from tests.packets.lab import Lab
+from tests.packets.clients import ask, http
+from tests.packets.lab import PROXY_PROTOCOL_PORTS, Lab
 from tests.packets.netns import Namespace
+from tests.packets.pods import PORT
 from tests.packets.receivers import Receiver
 from tests.packets.rows import INSIDE, OUTSIDE
 from tests.packets.topology import lan_addresses
@@ -25,7 +26,13 @@ async def test_the_receiver_learns_the_client_and_refuses_who_comes_without_a_he
     async with (
         Receiver(name, lab.hosts["server1"], tmp_path),
         lab.service(
-            "Proxy", families=(family,), pods=("server1",), target_port=receivers.PORT, proxy_protocol=version
+            "Proxy",
+            families=(family,),
+            pods=("server1",),
+            target_port=receivers.PORT,
+            proxy_protocol=version,
+            annotations={PROXY_PROTOCOL_PORTS: "80"},
+            beside={81: PORT},
         ) as served,
     ):
         address = await served.address()
@@ -33,6 +40,8 @@ async def test_the_receiver_learns_the_client_and_refuses_who_comes_without_a_he
         assert await http(lab.hosts[OUTSIDE], address, 80, "/") == (200, f"{client} {address}")
         for inside in INSIDE:
             assert await http(lab.hosts[inside], address, 80, "/") == (200, f"{node} {address}")
+        for anybody in (OUTSIDE, *INSIDE):
+            assert (await ask(lab.hosts[anybody], address, 81)).header is None, "the other port goes without"
 
         await served.switch("VIP")
         assert await http(lab.hosts[OUTSIDE], address, 80, "/") == (200, f"{client} {address}")
