@@ -56,7 +56,9 @@ class Cloud:
         self._store = surroundings.store
         self._now = surroundings.now
         self._new_id = surroundings.new_id
-        self._policy = Policy(settings.target_networks, settings.addresses, settings.max_load_balancers)
+        self._policy = Policy(
+            settings.target_networks, settings.addresses, settings.max_load_balancers, settings.delivery
+        )
         self._lock = asyncio.Lock()
         self._history = History(surroundings.clock)
         self._working: set[asyncio.Task[None]] = set()
@@ -135,9 +137,8 @@ class Cloud:
     async def patch_load_balancer(
         self, load_balancer_id: str, body: LoadBalancerPatch, intent: Intent = NOTHING_SPECIAL
     ) -> Change[LoadBalancer]:
-        networks = self._settings.target_networks
         return await self._apply(
-            lambda state: loadbalancers.patch(state, load_balancer_id, body, networks, intent.if_match),
+            lambda state: loadbalancers.patch(state, load_balancer_id, body, self._policy, intent.if_match),
             intent,
             _owner_of(load_balancer_id),
         )

@@ -1,8 +1,12 @@
 """What the cloud as it was configured allows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
+from fakecloud.models.loadbalancers import LoadBalancerSpec
+from fakecloud.models.problems import FieldError
 from fakecloud.networks import AddressSet
 
 
@@ -27,3 +31,24 @@ class Policy:
     target_networks: AddressSet
     addresses: AddressMode = AddressMode.LOOPBACK
     max_load_balancers: int = 10_000
+    delivery: Literal["proxy", "direct"] = "proxy"
+
+    def undeliverable(self, spec: LoadBalancerSpec) -> Iterator[FieldError]:
+        """What only a cloud can do that opens connections of its own; ignoring it would be worse than refusing it."""
+        if self.delivery == "proxy":
+            return
+        for index, listener in enumerate(spec.listeners):
+            if listener.proxy_protocol != "none":
+                reason = "the connection is the client's own, so nobody can put a header before it"
+                yield _needs_proxy(f"listeners[{index}].proxyProtocol", reason, listener.proxy_protocol)
+        if spec.algorithm == "least-connections":
+            reason = "who chooses is the kernel, which can't tell how many connections a node has; take round-robin or source-hash"
+            yield _needs_proxy("algorithm", reason, spec.algorithm)
+        if spec.connection_limit is not None:
+            reason = "connections end at the nodes, and are not seen to end here"
+            yield _needs_proxy("connectionLimit", reason, spec.connection_limit)
+
+
+def _needs_proxy(field: str, reason: str, value: object) -> FieldError:
+    name = field.rpartition(".")[2]
+    return FieldError(field=field, message=f"{name} {value} needs --delivery proxy: {reason}", value=value)

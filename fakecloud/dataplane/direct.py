@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from fakecloud.dataplane.balancing import Candidate, by_source, eligible, turns
-from fakecloud.dataplane.delivery import ListenError, Staged
+from fakecloud.dataplane.delivery import Spot, Staged
 from fakecloud.dataplane.firewall import Counted, Firewall, FirewallError
 from fakecloud.dataplane.forwarding import Door, Place
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
@@ -53,6 +53,7 @@ class DirectPlane:
         self._monitor = Monitor(self.refusal, self._follow_health)
         self._routes: dict[str, Route] = {}
         self._probes: dict[str, frozenset[Probe]] = {}
+        self._refused: dict[str, Mapping[Spot, str]] = {}
         self._errors: dict[str, str] = {}
         # By address, what the kernel has.
         self._hops: dict[str, Sequence[tuple[str, int]]] = {}
@@ -73,11 +74,14 @@ class DirectPlane:
         return "down by the order of a fault" if address in self._down else None
 
     def stage(self, route: Route, *, tolerate: bool = False) -> Staged:  # noqa: ARG002 - nothing that others could hold
-        """Nothing is bound; what only a proxy can do is refused. Raises ListenError."""
-        for index, listener in enumerate(route.listeners):
-            if listener.proxy_protocol != "none":
-                raise ListenError(index, "proxyProtocol needs --delivery proxy: nobody is there to say it")
-        return Staged(route, {}, {}, lambda: None)
+        """Nothing is bound, and what only a proxy can do is refused before: here it is told in the status, say after a restart."""
+        errors = {
+            (listener.protocol, address, listener.port): "proxyProtocol needs --delivery proxy"
+            for address in route.addresses
+            for listener in route.listeners
+            if listener.proxy_protocol != "none"
+        }
+        return Staged(route, {}, errors, lambda: None)
 
     async def activate(self, staged: Staged) -> None:
         route = staged.route
@@ -86,7 +90,7 @@ class DirectPlane:
         self._monitor.want(probes)
         self._monitor.unwant(self._probes.get(name, frozenset()))
         before = self._routes.get(name)
-        self._routes[name], self._probes[name] = route, probes
+        self._routes[name], self._probes[name], self._refused[name] = route, probes, staged.errors
         self._errors.pop(name, None)
         if before is not None:
             self._former[name] = self._former.get(name, frozenset()) | nodes(before)
@@ -100,6 +104,7 @@ class DirectPlane:
         if route is None:
             return
         self._monitor.unwant(self._probes.pop(load_balancer_id))
+        self._refused.pop(load_balancer_id, None)
         self._errors.pop(load_balancer_id, None)
         self._former.pop(load_balancer_id, None)
         self._drained.pop(load_balancer_id, None)
@@ -134,7 +139,9 @@ class DirectPlane:
         tally = Tally(aimed, self._counters() if running else {}, self._next_hops.known)
         return LoadBalancerStatus(
             targets=target_statuses(shown(route, aimed), [tally], self._monitor),
-            listeners=tally.listeners(self._errors.get(route.load_balancer_id), running=running),
+            listeners=tally.listeners(
+                self._refused.get(route.load_balancer_id, {}), self._errors.get(route.load_balancer_id), running=running
+            ),
         )
 
     async def close(self) -> None:
@@ -163,7 +170,8 @@ class DirectPlane:
         try:
             for address in route.addresses:
                 aimed = route.toward(address)
-                wanted = [self._steering(aimed, address, listener) for listener in route.listeners], route.sources
+                served = [one for one in route.listeners if one.proxy_protocol == "none"]
+                wanted = [self._steering(aimed, address, listener) for listener in served], route.sources
                 self._send(aimed, address)
                 if self._rules.get(address) != wanted:
                     steerings, sources = wanted

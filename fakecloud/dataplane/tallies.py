@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
+from fakecloud.dataplane.delivery import Spot
 from fakecloud.dataplane.firewall import Counted, names_of
 from fakecloud.models.listeners import Listener
 from fakecloud.models.views import ListenerStatus
@@ -30,7 +31,10 @@ class Tally:
                         totals.setdefault(endpoint, Counters()).add(self._read(route, address, listener, mark))
         return totals
 
-    def listeners(self, error: str | None, *, running: bool) -> tuple[ListenerStatus, ...]:
+    def listeners(
+        self, refused: Mapping[Spot, str], failure: str | None, *, running: bool
+    ) -> tuple[ListenerStatus, ...]:
+        """`refused` are listeners that can't be served; `failure` is that of all."""
         return tuple(
             ListenerStatus(
                 protocol=listener.protocol,
@@ -46,6 +50,7 @@ class Tally:
             for route, address in self._ways()
             for listener in route.listeners
             for counters in [self._read(route, address, listener)]
+            for error in [refused.get((listener.protocol, address, listener.port), failure)]
         )
 
     def _ways(self) -> Sequence[tuple[Route, str]]:

@@ -10,7 +10,6 @@ from fakecloud.models.journal import Outcome
 from fakecloud.models.loadbalancers import AssignedAddress, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
-from fakecloud.networks import AddressSet
 from fakecloud.policy import Policy
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import target_errors
@@ -43,7 +42,11 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
     owner = (spec.owner.cluster, spec.owner.uid)
     if owner in state.by_owner:
         return Change(state, state.load_balancers[state.by_owner[owner]], Outcome.EXISTING)
-    wrong = [*_family_errors(spec, policy), *target_errors(spec.targets, state.servers, policy.target_networks)]
+    wrong = [
+        *_family_errors(spec, policy),
+        *policy.undeliverable(spec),
+        *target_errors(spec.targets, state.servers, policy.target_networks),
+    ]
     if wrong:
         raise errors.invalid(wrong)
     if len(state.load_balancers) >= policy.max_load_balancers:
@@ -74,7 +77,7 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
 
 
 def patch(
-    state: State, load_balancer_id: str, body: LoadBalancerPatch, networks: AddressSet, if_match: str | None
+    state: State, load_balancer_id: str, body: LoadBalancerPatch, policy: Policy, if_match: str | None
 ) -> Change[LoadBalancer]:
     """
     Replace the named fields; naming what is there already changes nothing, the generation included.
@@ -89,7 +92,8 @@ def patch(
         return Change(state, before, Outcome.UNCHANGED)
     # Only what the client named is checked: a server that went away later doesn't block a change of ports.
     named = spec.targets if "targets" in body.model_fields_set else ()
-    if wrong := target_errors(named, state.servers, networks):
+    wrong = [*policy.undeliverable(spec), *target_errors(named, state.servers, policy.target_networks)]
+    if wrong:
         raise errors.invalid(wrong)
     changed = before.model_copy(update={"spec": spec, "generation": before.generation + 1})
     after = replace(state, load_balancers=with_item(state.load_balancers, changed.id, changed))

@@ -176,15 +176,15 @@ def test_the_next_pool_is_used_when_one_is_full_and_none_left_is_a_conflict() ->
 def test_a_patch_checks_only_the_targets_that_it_names() -> None:
     server = Server(id="n1", name="n1", addresses=("10.0.0.1",))
     state = with_load_balancers("u1", servers=(server,))
-    named = loadbalancers.patch(state, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"),)), NETWORKS, None)
+    named = loadbalancers.patch(state, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"),)), POLICY, None)
     without = inventory.delete_server(named.state, "n1").state
-    renamed = loadbalancers.patch(without, "lb-u1", LoadBalancerPatch(name="x"), NETWORKS, '"2"')
+    renamed = loadbalancers.patch(without, "lb-u1", LoadBalancerPatch(name="x"), POLICY, '"2"')
     assert (renamed.result.generation, renamed.result.spec.targets) == (3, (Target(server="n1"),))
     with pytest.raises(ProblemError, match="no server n1"):
         loadbalancers.patch(
-            without, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"), Target(address="::1"))), NETWORKS, None
+            without, "lb-u1", LoadBalancerPatch(targets=(Target(server="n1"), Target(address="::1"))), POLICY, None
         )
-    unchanged = loadbalancers.patch(renamed.state, "lb-u1", LoadBalancerPatch(name="x"), NETWORKS, None)
+    unchanged = loadbalancers.patch(renamed.state, "lb-u1", LoadBalancerPatch(name="x"), POLICY, None)
     assert (unchanged.outcome, unchanged.records) == (Outcome.UNCHANGED, ())
 
 
