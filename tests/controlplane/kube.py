@@ -172,7 +172,7 @@ class Kube:
         until: Callable[[Json | None], object],
         namespace: str | None = None,
         *,
-        timeout: float = 15.0,
+        timeout: float = 60.0,
     ) -> Json | None:
         """
         Read the object until `until(object)` is true, None standing for an absent one; return it.

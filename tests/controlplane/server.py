@@ -122,7 +122,7 @@ class ControlPlane:
         if self._own_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
 
-    async def start_apiserver(self, timeout: float = 40.0) -> None:
+    async def start_apiserver(self, timeout: float = 200.0) -> None:
         """Start a stopped API server on its old port and wait until it is ready."""
         self._apiserver.start()
         try:
@@ -188,7 +188,7 @@ class ControlPlane:
             context = ssl.create_default_context(cafile=str(self.ca))
         except ssl.SSLError:
             return False  # the certificate is being written
-        timeout = aiohttp.ClientTimeout(total=2.0)
+        timeout = aiohttp.ClientTimeout(total=10.0)
         connector = aiohttp.TCPConnector(ssl=context)
         try:
             async with (
