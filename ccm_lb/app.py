@@ -115,6 +115,7 @@ async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
         user_agent=f"ccm-lb/{version('ccm-lb')}",
         qps=config.kube_api_qps,
         burst=config.kube_api_burst,
+        field_manager=field_manager(config),
         observer=metrics.kube_request,
     )
     stack.push_async_callback(api.close)
@@ -130,6 +131,12 @@ async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
     stack.push_async_callback(recorder.stop)
     stack.push_async_callback(recorder.flush, _LAST_EVENTS)
     return _Parts(config, backend_class, backend_config, clock, metrics, checks, api, elector, transport, recorder)
+
+
+def field_manager(config: Config) -> str:
+    """The installation's, by its Lease: it tells our finalizers from those of another installation, which serves other classes."""
+    lease = f"{config.leader_elect_resource_namespace}/{config.leader_elect_resource_name}"
+    return FIELD_MANAGER if lease == "kube-system/cloud-controller-manager" else f"{FIELD_MANAGER}/{lease}"[:128]
 
 
 def _elector(config: Config, api: KubeApi, clock: SystemClock) -> LeaseElector | NoElection:
@@ -181,7 +188,7 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
         proxy_versions=service_proxy.versions,
     )
     deps = Dependencies(
-        cluster, backend, parts.recorder, parts.elector, parts.metrics, FIELD_MANAGER, policy, service_proxy
+        cluster, backend, parts.recorder, parts.elector, parts.metrics, field_manager(config), policy, service_proxy
     )
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
     controller = Controller(

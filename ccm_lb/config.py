@@ -189,7 +189,8 @@ class Config(BaseModel):
     leader_elect_resource_name: Annotated[str, _LEASE, Kind("NAME", "a name")] = Field(
         default="cloud-controller-manager",
         min_length=1,
-        description="Name of the Lease; upstream's by default, so that the two never work at the same time.",
+        description="Name of the Lease; upstream's by default, so that the two never work at the same time. Installations for different "
+        "classes in one cluster each need a name of their own, with --leader-elect=false too.",
     )
     leader_elect_resource_namespace: Annotated[str, _LEASE, Kind("NAME", "a name")] = Field(
         default="kube-system", min_length=1, description="Namespace of the Lease."

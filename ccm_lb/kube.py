@@ -20,7 +20,7 @@ import yarl
 from ccm_lb import authorization, credentials, pacing
 from ccm_lb.clock import SystemClock
 from ccm_lb.errors import ConfigError
-from ccm_lb.kubeapi import Endpoint, KubeApi, Observer
+from ccm_lb.kubeapi import FIELD_MANAGER, Endpoint, KubeApi, Observer
 
 __all__ = ["KubeApi", "Observer", "Pod", "connect"]
 
@@ -51,13 +51,14 @@ class _Access:
     proxy: str | None = None
 
 
-async def connect(
+async def connect(  # noqa: PLR0913 - each is a setting of its own
     kubeconfig: str | Path | None,
     master: str | None,
     *,
     user_agent: str,
     qps: float | None = None,
     burst: int | None = None,
+    field_manager: str = FIELD_MANAGER,
     observer: Observer | None = None,
     pod: Pod = Pod(),
 ) -> KubeApi:
@@ -77,7 +78,9 @@ async def connect(
         raise ConfigError(f"{access.where}: {error}") from error
     bucket = None if qps is None else pacing.TokenBucket(qps, burst or max(1, int(qps)), clock)
     endpoint = Endpoint(server, tls, present, access.tls_server_name, proxy)
-    return KubeApi(endpoint, clock, user_agent=user_agent, bucket=bucket, observer=observer)
+    return KubeApi(
+        endpoint, clock, user_agent=user_agent, field_manager=field_manager, bucket=bucket, observer=observer
+    )
 
 
 def _from_pod(pod: Pod, master: str | None) -> _Access:

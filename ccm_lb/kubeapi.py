@@ -25,7 +25,7 @@ from ccm_lb.errors import (
 )
 
 FIELD_MANAGER = "ccm-lb"
-"""The name under which the API server records our writes (managedFields); the same on every one of them."""
+"""The name under which the API server records our writes (managedFields), unless `KubeApi` is given another one."""
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 
@@ -107,10 +107,12 @@ class KubeApi:
         clock: base.Clock,
         *,
         user_agent: str,
+        field_manager: str = FIELD_MANAGER,
         bucket: pacing.TokenBucket | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self._endpoint, self._clock, self._user_agent = endpoint, clock, user_agent
+        self._endpoint, self._clock = endpoint, clock
+        self._user_agent, self._field_manager = user_agent, field_manager
         self._bucket, self._observer = bucket, observer
         self._hold = pacing.Hold(clock)
         self._session = endpoint.session(user_agent, pacing.send_once)
@@ -129,7 +131,13 @@ class KubeApi:
 
         For the Lease, which must be renewed however busy the other one is.
         """
-        return KubeApi(self._endpoint, self._clock, user_agent=self._user_agent, observer=self._observer)
+        return KubeApi(
+            self._endpoint,
+            self._clock,
+            user_agent=self._user_agent,
+            field_manager=self._field_manager,
+            observer=self._observer,
+        )
 
     async def close(self) -> None:
         await self._session.close()
@@ -166,7 +174,7 @@ class KubeApi:
         self, method: str, path: str, body: Mapping[str, Any], content_type: str, more: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": content_type}
-        params = {"fieldManager": FIELD_MANAGER, **(more or {})}
+        params = {"fieldManager": self._field_manager, **(more or {})}
         return await self._call(_Request(method, path, params, headers, json.dumps(body).encode()))
 
     async def _call(self, request: _Request) -> dict[str, Any]:

@@ -229,6 +229,7 @@ async def running(
             proxies[name] = await stack.enter_async_context(proxy)
         for name, cloud in clouds.items():
             flags = ["--handle-unclassed=false", f"--load-balancer-class={CLASSES[name]}"] if CLASSES[name] else []
+            flags.append(f"--leader-elect-resource-name={name}")  # its finalizers are told from the other one's by it
             config = cloud.config(delivery=DELIVERY[name])
             controller = Controller(directory, kubeconfig, config, "--leader-elect=false", *flags, name=f"ccm-{name}")
             await stack.enter_async_context(controller)
