@@ -11,6 +11,7 @@ from ccm_lb.dataplane.model import unknown
 from ccm_lb.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
 from tests.docs.pages import ROOT
+from tests.packets import picture
 
 BEGIN = "<!-- made by `python -m tests.docs` -->"
 END = "<!-- end -->"
@@ -69,6 +70,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "docs/ipmode.md": ip_modes,
+    "docs/ipmode-picture.md": picture.table,
     "docs/reference/fakecloud-api.md": fakecloud_operations,
     "docs/reference/metrics.md": metrics,
 }
