@@ -138,7 +138,7 @@ class Unpausing:
                 while not (new := [pod for pod in self._answers[known:] if pod in pods]):
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            raise AssertionError(f"none of {pods} in {SETTLE:g} s, but {self._answers[known:]}") from None
+            raise AssertionError(f"none of {pods} in {SETTLE:g} s, but {self._answers[known:][-5:]}") from None
         return new[0]
 
     async def _send(self) -> None:

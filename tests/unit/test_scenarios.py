@@ -78,7 +78,8 @@ def run_pytest(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_them.py").write_text(tests)
     (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text())
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = scenario(id)\n")
-    variables = {**os.environ, record.FOLDER: str(folder / "seen"), "PYTHONPATH": str(ROOT)}
+    own = {record.FOLDER: str(folder / "seen"), "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    variables = {**os.environ, **own}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=folder)
 
