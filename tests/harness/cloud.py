@@ -39,10 +39,10 @@ class Fakecloud:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        await self.start()
         self._session = aiohttp.ClientSession(
             self.url, headers={"Authorization": f"Bearer {self.token}", "User-Agent": "tests"}
         )
-        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -17,7 +17,7 @@ from tests.harness.stack import Stack
 
 async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(
-        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -73,7 +73,7 @@ async def test_an_unusable_kubeconfig_is_named(tmp_path: Path, content: str | No
 
 async def unready_reason(controller: Controller, check: str) -> str:
     """What /readyz says of a check that is red, once it has a reason of its own."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             status, text = await controller.get(f"/readyz/{check}?verbose")
             if status == 503 and "not " not in text.partition(check)[2][:25]:
@@ -104,7 +104,7 @@ async def test_refused_credentials_are_said_and_not_tried_hot(stack: Stack, api_
         assert "401" in await unready_reason(controller, "api") or controller.logged("Unauthorized")
         api_proxy.forget()
         await asyncio.sleep(5)
-        assert len(api_proxy.requests) <= 5
+        assert len(api_proxy.requests) <= 15, "a handful, where a busy loop sends thousands"
         assert controller.pid is not None
         assert "Traceback" not in controller.log.read_text()
 

@@ -65,18 +65,18 @@ async def test_a_watch_goes_silent_comes_back_and_expires(
     follower = asyncio.create_task(follow())
     await proxy.wait_for_open(Match(watch=True))
     await kube.create("services", SERVICE, namespace)
-    assert (await asyncio.wait_for(events.get(), 5))["type"] == "ADDED"
+    assert (await asyncio.wait_for(events.get(), 60))["type"] == "ADDED"
 
     assert proxy.stall(Match(watch=True)) == 1
     await kube.delete("services", "web", namespace)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(events.get(), 0.2)
     proxy.resume()
-    assert (await asyncio.wait_for(events.get(), 5))["type"] == "DELETED"
+    assert (await asyncio.wait_for(events.get(), 60))["type"] == "DELETED"
 
     assert await proxy.expire() == 1
-    assert (await asyncio.wait_for(events.get(), 5))["object"]["code"] == 410
-    await asyncio.wait_for(follower, 5)
+    assert (await asyncio.wait_for(events.get(), 60))["object"]["code"] == 410
+    await asyncio.wait_for(follower, 60)
 
 
 async def test_a_lost_reply_leaves_the_work_done(kube: Kube, proxy: FaultProxy, through: Kube, namespace: str) -> None:
@@ -113,7 +113,7 @@ async def test_a_restarted_server_is_met_again_through_the_same_proxy(
     control_plane: ControlPlane, through: Kube
 ) -> None:
     await control_plane.kill_apiserver()
-    with pytest.raises(aiohttp.ServerDisconnectedError):
+    with pytest.raises((aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)):
         await through.get("namespaces", "kube-system")
     await control_plane.start_apiserver()
     assert await through.get("namespaces", "kube-system")

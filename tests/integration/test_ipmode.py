@@ -102,14 +102,14 @@ async def test_a_port_that_the_cloud_refuses_is_in_the_status_and_in_a_condition
         [condition] = served["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("LoadBalancerPortsError", "True")
         await stack.patch("web", {"spec": {"ports": [http]}})
-        await stack.wait("web", lambda one: (one or {})["status"]["conditions"][0]["status"] == "False", timeout=5)
+        await stack.wait("web", lambda one: (one or {})["status"]["conditions"][0]["status"] == "False")
 
 
 async def explained(stack: Stack, name: str, *flags: str) -> subprocess.CompletedProcess[str]:
     settings = ("--cloud-provider=fakecloud", f"--cloud-config={stack.cloud.config()}")
     arguments = ("explain", f"{stack.namespace}/{name}", *settings, f"--kubeconfig={stack.plane.kubeconfig}", *flags)
     return await asyncio.to_thread(
-        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=60, check=False
+        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=120, check=False
     )
 
 

@@ -122,7 +122,7 @@ SIDES = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @SIDES
 async def test_killed_at_any_request_it_repairs_everything(
     stack: Stack, api_proxy: FaultProxy, cloud_proxy: FaultProxy, *, applied: bool
@@ -158,7 +158,7 @@ async def test_killed_at_any_request_it_repairs_everything(
         assert all_writes <= killed_at, f"never killed at {all_writes - killed_at}"
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @SIDES
 async def test_a_service_deleted_while_its_killed_controller_is_away_leaves_nothing_in_the_cloud(
     stack: Stack, api_proxy: FaultProxy, cloud_proxy: FaultProxy, *, applied: bool

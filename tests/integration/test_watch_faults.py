@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from tests.faultproxy.effects import Answer, DuplicateEvents, HoldEvents, ReorderEvents
+from tests.faultproxy.effects import Answer, DuplicateEvents, HoldEvents, InjectError, ReorderEvents
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match, Rule
 from tests.harness import objects
 from tests.harness.cloud import listeners, targets
 from tests.harness.controller import Controller
-from tests.harness.stack import Stack, answer
+from tests.harness.stack import SETTLE, Stack, answer
 
 WATCHES = Match(watch=True)
 SERVICES = Match(watch=True, path="/services$")
@@ -38,7 +38,9 @@ async def start(stack: Stack, controller: Controller) -> str:
     return uid
 
 
-async def assert_repaired(stack: Stack, uid: str, timeout: float) -> None:
+async def assert_repaired(stack: Stack, uid: str, timeout: float = SETTLE) -> None:
+    """Everything is as it should be, long before the resync of every five minutes could be the reason."""
+
     def repaired(load_balancer: objects.Json) -> bool:
         ports = [port for _, port, _ in listeners(load_balancer)]
         return targets(load_balancer) == stack.servers("n1", "n3") and ports == [18081]
@@ -58,19 +60,17 @@ async def test_what_vanished_behind_an_expired_watch_is_noticed(stack: Stack, ap
             closed = api_proxy.add(Rule(Answer(503), WATCHES))
             api_proxy.cut(WATCHES)
             await change_everything_unseen(stack)
+            for watch in (SERVICES, NODES):
+                api_proxy.add(Rule(InjectError(), watch, times=1))
             api_proxy.remove(closed)
-            expired = api_proxy.add(Rule(Answer(503), WATCHES))
-            api_proxy.remove(expired)
-            await api_proxy.wait_for_open(SERVICES, timeout=30)
-            await api_proxy.expire(WATCHES)
         else:
             closed = api_proxy.add(Rule(Answer(410, "Expired"), WATCHES))
             api_proxy.cut(WATCHES)
             await change_everything_unseen(stack)
             api_proxy.remove(closed)
         lists_before = len(api_proxy.requests)
-        await assert_repaired(stack, uid, timeout=20)
-        assert len(api_proxy.requests) - lists_before < 100, "it asks in a tight loop"
+        await assert_repaired(stack, uid)
+        assert len(api_proxy.requests) - lists_before < 300, "it asks in a tight loop"
 
 
 async def test_a_cut_watch_loses_nothing(stack: Stack, api_proxy: FaultProxy) -> None:
@@ -78,17 +78,19 @@ async def test_a_cut_watch_loses_nothing(stack: Stack, api_proxy: FaultProxy) ->
         uid = await start(stack, controller)
         api_proxy.cut(WATCHES, reset=True)
         await change_everything_unseen(stack)
-        await assert_repaired(stack, uid, timeout=15)
+        await assert_repaired(stack, uid)
 
 
 @pytest.mark.scenario("B02")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_a_watch_that_goes_silent_is_opened_anew(stack: Stack, api_proxy: FaultProxy) -> None:
     async with stack.controller(kubeconfig=stack.through(api_proxy)) as controller:
         uid = await start(stack, controller)
+        for watch in (SERVICES, NODES):
+            await api_proxy.wait_for_open(watch)
         assert api_proxy.stall(WATCHES) >= 2
         await change_everything_unseen(stack)
-        await assert_repaired(stack, uid, timeout=120)
+        await assert_repaired(stack, uid, timeout=200)
 
 
 @pytest.mark.parametrize("effect", [DuplicateEvents(3), ReorderEvents(3, 0.3)], ids=["doubled", "out of order"])
@@ -118,7 +120,9 @@ async def test_a_late_event_of_a_deleted_service_makes_nothing(stack: Stack, api
         old = await stack.get("old")
         await stack.delete("old")
         await stack.wait_gone("old")
-        await api_proxy.inject({"type": "MODIFIED", "object": {"apiVersion": "v1", "kind": "Service", **old}}, SERVICES)
+        await api_proxy.wait_for_open(SERVICES)
+        late = {"type": "MODIFIED", "object": {"apiVersion": "v1", "kind": "Service", **old}}
+        assert await api_proxy.inject(late, SERVICES) == 1
         web = await stack.create(objects.service("after", {"http": 18095}))
         await stack.wait_served("after")
         owners = {one["owner"]["uid"] for one in await stack.cloud.load_balancers()}
@@ -143,11 +147,13 @@ async def test_nodes_are_updated_while_the_service_watch_is_held_back(stack: Sta
 
 
 async def test_an_api_server_that_restarts_is_found_again(stack: Stack) -> None:
-    async with stack.controller() as controller:
+    # A server that takes longer to start than the Lease can be kept without it rightly ends its holder.
+    patient = ("--leader-elect-lease-duration=300s", "--leader-elect-renew-deadline=250s")
+    async with stack.controller(*patient) as controller:
         await start(stack, controller)
         await stack.plane.restart_apiserver()
         await stack.create(objects.service("later", {"http": 18095}))
-        await stack.wait_served("later", timeout=30)
+        await stack.wait_served("later")
         assert controller.pid is not None
         assert len(await stack.cloud.load_balancers()) == 3
 
@@ -163,7 +169,7 @@ async def test_a_cloud_that_restarts_has_kept_everything_and_serves_on(stack: St
         await stack.cloud.start()
         await stack.serve(service, "n1", "n2")
         assert await answer(service) in ("n1", "n2")
-        await stack.wait_served("later", timeout=30)
+        await stack.wait_served("later")
         after = {one["owner"]["uid"]: (one["id"], one["addresses"]) for one in await stack.cloud.load_balancers()}
         for one in before:
             assert after.pop(one["owner"]["uid"]) == (one["id"], one["addresses"])
