@@ -146,13 +146,12 @@ class Publisher:
         """
         Whether the service proxy is another one than the Service's ipMode was decided with, and that makes a difference.
 
-        Said once for each change. Raises what the backend's `traffic` raises.
+        Raises what the backend's `traffic` raises.
         """
         now = self._policy.service_proxy()
         before = self._decided.get(service.uid, now)
         if before is now:
             return False
-        self._decided[service.uid] = now
         around, override = self._around(service), annotations.ip_mode(service)
         earlier = dataclasses.replace(around, service_proxy=before)
         for one in [one for one in service.status.load_balancer.ingress if one.ip] or [LoadBalancerIngress()]:

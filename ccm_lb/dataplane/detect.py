@@ -117,7 +117,7 @@ class ServiceProxyDetector:
         self._api, self._observers, self._period = api, tuple(observers), period
         self._changed = asyncio.Event()
         self._looked = asyncio.Event()
-        self._seen: dict[str, Hashable] = {}  # what the last event of a DaemonSet showed, by its name
+        self._shown: dict[str, Hashable] = {}  # what each DaemonSet shows, by its name, as of the last look or event
         self.current = unknown("the cluster was not looked at yet")
         self._told: ServiceProxy | None = None
 
@@ -173,24 +173,25 @@ class ServiceProxyDetector:
         self._looked.set()
 
     async def _confirmed(self) -> ServiceProxy:
-        found = await service_proxy(self._api, everywhere=False, pods=False)
+        found = await self._found()
         known = self._told is not None and self._told.kind is not Kind.UNKNOWN
         if known and found.kind is Kind.UNKNOWN:
             # An API server that has just started forbids what it will grant in a moment.
             await asyncio.sleep(CONFIRM)
-            found = await service_proxy(self._api, everywhere=False, pods=False)
+            found = await self._found()
         return found
 
+    async def _found(self) -> ServiceProxy:
+        seen = await observe(self._api, everywhere=False, pods=False)
+        self._shown = {workloads.name(one): _shows(one) for one in seen.known_daemonsets}
+        return infer.service_proxy(seen)
+
     def _daemonset_changed(self, event: str, daemonset: Object) -> None:
-        """Take note of a change; on a roll-out through many nodes each of them is one, and says nothing new."""
-        if not daemonset:
-            self._seen.clear()
+        """Take note of a change; during a roll-out each node is one, and says nothing new."""
+        name, shows = workloads.name(daemonset), () if event == "DELETED" else _shows(daemonset)
+        if not daemonset or (infer.relevant(daemonset) and self._shown.get(name) != shows):
+            self._shown[name] = shows
             self._changed.set()
-        elif infer.relevant(daemonset):
-            name, shows = workloads.name(daemonset), () if event == "DELETED" else _shows(daemonset)
-            if self._seen.get(name) != shows:
-                self._seen[name] = shows
-                self._changed.set()
 
     def _config_map_changed(self, _event: str, _config_map: Object) -> None:
         self._changed.set()

@@ -19,7 +19,7 @@ from ccm_lb.objects import IPMode, Key, Service
 from ccm_lb.publish import Policy
 from ccm_lb.serviceproxy import ServiceProxyFollower
 from ccm_lb.testing import builders
-from tests.component.world import ENSURED, ENSURING, World, settle
+from tests.component.world import ENSURED, ENSURING, UID, World, settle
 
 pytestmark = pytest.mark.looptime
 
@@ -244,22 +244,6 @@ async def test_the_owner_of_a_service_whose_mode_is_ignored_is_warned_once_it_is
         )
 
 
-async def test_a_service_that_is_made_again_is_warned_of_again() -> None:
-    cluster = Cluster(PLAIN, IPMode.PROXY)
-    cluster.finds(cilium("1.18.0"))
-    async with cluster.working():
-        for _ in range(2):
-            before = cluster.events.reasons().count("IPModeMismatch")
-            if not cluster.state.node_names():
-                cluster.add_nodes()
-            cluster.create()
-            await settle(5)
-            assert cluster.events.reasons().count("IPModeMismatch") == before + 1
-            cluster.delete()
-            await settle(5)
-            assert cluster.gone
-
-
 async def test_what_was_published_before_the_proxy_changed_is_warned_of_when_it_does() -> None:
     cluster = Cluster(PLAIN, IPMode.PROXY)
     cluster.finds(cilium("1.17.6"))
@@ -315,21 +299,42 @@ async def test_a_failure_that_nobody_thought_of_is_logged_and_the_look_begins_an
     assert [one.getMessage() for one in caplog.records] == ["the look at the service proxy failed and begins anew"] * 2
 
 
-def published(service: Service) -> list[str]:
-    return [str(one.ip_mode) for one in service.status.load_balancer.ingress]
+class Seen:
+    """What is told of Services: the published modes of each that was synced, the UID of each that is gone."""
+
+    def __init__(self) -> None:
+        self.served_modes: list[list[str]] = []
+        self.gone: list[str] = []
+
+    def served(self, service: Service) -> None:
+        self.served_modes.append([str(one.ip_mode) for one in service.status.load_balancer.ingress])
+
+    def forget(self, uid: str) -> None:
+        self.gone.append(uid)
+
+
+class Watched(World):
+    def start_process(self) -> None:
+        self.advice = self.seen = Seen()
+        super().start_process()
 
 
 async def test_a_service_is_looked_at_as_it_is_published_also_when_nothing_had_to_be_written() -> None:
-    cluster = Cluster(PLAIN, IPMode.PROXY)
-    seen: list[list[str]] = []
-    cluster.follower.served = lambda service: seen.append(published(service))  # type: ignore[method-assign]
-    cluster.state.take_over()
-    cluster.add_nodes()
-    cluster.create()
-    await cluster.reconcile()
-    assert seen == [["Proxy"]]
-    cluster.state.unsync(builders.service())
-    cluster.forget_history()
-    await cluster.reconcile()
-    assert cluster.api.patches == []
-    assert seen == [["Proxy"], ["Proxy"]]
+    world = Watched()
+    async with world.working():
+        await world.served()
+        assert world.seen.served_modes == [["Proxy"]]
+        world.state.unsync(builders.service())
+        await world.reconcile()
+        assert world.api.patches == []
+        assert world.seen.served_modes == [["Proxy"], ["Proxy"]]
+
+
+@pytest.mark.parametrize("how", ["deleted", "vanished"])
+async def test_a_service_that_is_gone_is_forgotten(how: str) -> None:
+    world = Watched()
+    async with world.working():
+        await world.served()
+        (world.delete if how == "deleted" else world.vanish)()
+        await settle(5)
+        assert set(world.seen.gone) == {UID}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import yaml
 
 from ccm_lb.dataplane import honours
 from tests import data
@@ -15,7 +14,6 @@ from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
 from tests.data.applied import made
 from tests.docs import pages
-from tests.integration.test_dataplane import ROLE
 
 PAGE = pages.read("docs/service-proxies.md")
 
@@ -104,11 +102,6 @@ async def typed(command: str, kubeconfig: Path, folder: Path) -> Answer:
     async with asyncio.timeout(50):
         printed, _ = await process.communicate()
     return Answer(printed.decode(), process.returncode or 0)
-
-
-def test_the_rights_on_the_page_are_those_that_are_tested() -> None:
-    role, _, _ = PAGE.blocks_of("yaml")
-    assert yaml.safe_load(role.text) == yaml.safe_load(ROLE)
 
 
 def test_the_known_differences_on_the_page_are_the_codes() -> None:
