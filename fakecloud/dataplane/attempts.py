@@ -7,53 +7,40 @@ _CHECKS = 10
 
 
 class Attempting(Protocol):
-    """Who waits for a target. `given_up` says that it was cancelled for good."""
+    """Who waits for a target to answer."""
 
-    joining: asyncio.Task[None] | None
-    given_up: bool
+    def late(self) -> None:
+        """It did not answer in time."""
 
 
 class Attempts:
-    """`timeout` is in seconds; an attempt may last a tenth longer."""
+    """`timeout` is in seconds; an attempt may last a tenth longer. To be made where an event loop runs."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._loop = asyncio.get_running_loop()
         # In the order of their begin, and so of their end.
         self._since: dict[Attempting, float] = {}
-        self._late: set[Attempting] = set()
         self._check: asyncio.TimerHandle | None = None
 
     def begin(self, attempting: Attempting) -> None:
-        loop = asyncio.get_running_loop()
-        self._since[attempting] = loop.time()
+        self._since[attempting] = self._loop.time()
         if self._check is None:
-            self._check = loop.call_later(self._timeout / _CHECKS, self._look)
+            self._check = self._loop.call_later(self._timeout / _CHECKS, self._look)
 
     def end(self, attempting: Attempting) -> None:
         self._since.pop(attempting, None)
-        self._late.discard(attempting)
-
-    def timed_out(self, attempting: Attempting) -> bool:
-        """Whether a cancellation came from here; it is taken back then, so that the next target can be tried."""
-        if attempting not in self._late:
-            return False
-        self._late.discard(attempting)
-        if attempting.given_up or attempting.joining is None:
-            return False
-        attempting.joining.uncancel()
-        return True
 
     def close(self) -> None:
         if self._check is not None:
             self._check.cancel()
 
     def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        too_old = loop.time() - self._timeout
+        too_old = self._loop.time() - self._timeout
         for attempting, since in list(self._since.items()):
             if since > too_old:
                 break
-            if attempting.joining is not None and attempting not in self._late:
-                self._late.add(attempting)
-                attempting.joining.cancel()
-        self._check = loop.call_later(self._timeout / _CHECKS, self._look) if self._since else None
+            # Who was ended by another one's end is not late.
+            if self._since.pop(attempting, None) is not None:
+                attempting.late()
+        self._check = self._loop.call_later(self._timeout / _CHECKS, self._look) if self._since else None

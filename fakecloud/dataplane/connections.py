@@ -1,98 +1,115 @@
 """A client's connection and, once there is one, the connection to its target."""
 
-import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+import socket
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.flowlog import Ended
-from fakecloud.dataplane.flows import ClientHalf, Half, Nobody, TargetHalf
+from fakecloud.dataplane.flows import Half
 from fakecloud.dataplane.forwarding import Place
 from fakecloud.dataplane.proxyprotocol import header
-from fakecloud.dataplane.shaping import Limited, Slow
-from fakecloud.dataplane.sockets import reset
-from fakecloud.models.faults import HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
+from fakecloud.dataplane.searches import Search
+from fakecloud.dataplane.shaping import Limited, Nowhere, Sink, Slow
+from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
 if TYPE_CHECKING:
     from fakecloud.dataplane.listeners import PortListener
 
-_NOBODY = ("", 0)
-
 
 class Connection:
-    """Ends when both sides are closed."""
+    """Begins with a client, and ends for both sides at once: when both have said all, or one is lost."""
 
     __slots__ = (
         "_effects",
-        "_ending",
         "_listener",
-        "_open_halves",
+        "_one_is_done",
+        "_over",
+        "_search",
         "_seen",
         "_started",
         "client",
         "client_endpoint",
         "endpoint",
-        "given_up",
-        "joining",
         "target",
     )
 
-    def __init__(self, listener: "PortListener") -> None:
+    def __init__(self, listener: "PortListener", client: socket.socket, endpoint: Endpoint) -> None:
         self._listener = listener
-        self._open_halves = 0
         self._effects: Sequence[TrafficEffect] = ()
-        self._ending: Ending = "closed"
-        self.given_up = False
-        self._started = 0.0
+        self._started = listener.house.clock()
         # Bytes at the last look, and when that was: who stays at the same number is idle.
         self._seen = (-1, 0.0)
-        self.client = ClientHalf(self._client_made, self._half_lost)
-        self.client_endpoint: Endpoint = _NOBODY
-        self.target: TargetHalf | None = None
+        self._search: Search | None = None
+        self._one_is_done = False
+        self._over = False
+        self.client = Half(client, self, listener.house)
+        self.client_endpoint = endpoint
+        self.target: Half | None = None
         self.endpoint: Endpoint | None = None
-        self.joining: asyncio.Task[None] | None = None
 
-    @property
-    def client_address(self) -> str:
-        return self.client_endpoint[0]
-
-    def target_half(self, endpoint: Endpoint) -> TargetHalf:
-        """A protocol for an attempt to connect; only one that succeeds becomes the target."""
-        half = TargetHalf(self.client, lambda: self._target_made(half, endpoint), self._half_lost)
-        return half
-
-    def suffer(self, effects: Sequence[TrafficEffect]) -> None:
-        """What faults do to this connection, before it has a target."""
+    def begin(self, targets: Iterable[Endpoint], effects: Sequence[TrafficEffect]) -> None:
+        """Find it a target, unless a fault says otherwise."""
+        house = self._listener.house
         self._effects = effects
-        for effect in effects:
-            if isinstance(effect, ResetAfterFault):
-                limited = Limited(self.client.transport, effect.bytes, lambda: self.cut("fault"))
-                self.client.transport = cast(asyncio.Transport, limited)
-            elif isinstance(effect, SlowFault):
-                self._slow(self.client, effect)
+        house.readiness.watch(self.client.socket, self.client.ready)
+        if any(isinstance(effect, BlackholeFault) for effect in effects):
+            self.client.sink = Nowhere()
+        else:
+            self._search = Search(targets, self._started + house.limits.give_up_after, house, self)
+            self._search.go_on()
 
-    def lose_peer(self) -> None:
-        """From now on nobody answers the client, and it is not told."""
-        if self.target is not None:
-            self.target.peer = None
-            reset(self.target.transport)
-        self.client.join(Nobody())
+    def found(self, target: socket.socket, endpoint: Endpoint, events: int) -> None:
+        """From here on the two sides talk to each other."""
+        self._search = None
+        half = self.target = Half(target, self, self._listener.house)
+        self.endpoint = endpoint
+        self._listener.house.readiness.hand_over(target, half.ready)
+        self._listener.balancer.chosen(self.client_endpoint[0], endpoint)
+        version = self._listener.forwarding.proxy_protocol
+        if version != "none":
+            half.write(header(version, self.client_endpoint, self._listener.place.endpoint))
+        self.client.source, half.source, half.quiet = half, self.client, self.client.quiet
+        if any(isinstance(effect, HalfOpenFault) for effect in self._effects):
+            half.close(reset=True)
+            self.client.sink = Nowhere()
+        else:
+            self.client.sink, half.sink = self._shaped(half, self.client), self._shaped(self.client, half)
+        self.client.move()
+        half.ready(events)
+
+    def found_none(self) -> None:
+        self.end("no-target")
+
+    def said_all(self, half: Half) -> None:
+        """When the other side has too, nothing is left to be said."""
+        if self._one_is_done:
+            self.end("closed")
+        else:
+            self._one_is_done = True
+            half.shut()
 
     def quiet(self, *, quiet: bool) -> None:
-        """Stop reading on both sides, or go on."""
+        """Carry nothing, in both directions, or go on."""
         for half in (self.client, self.target):
-            if half is not None and not half.transport.is_closing():
-                (half.transport.pause_reading if quiet else half.transport.resume_reading)()
+            if half is not None:
+                half.quiet = quiet
+                half.move()
 
-    def cut(self, ending: Ending) -> None:
-        """End it at once, for both sides to see."""
-        self._ending = ending
-        self._stop_joining()
-        reset(self.client.transport)
-        if self.target is not None:
-            reset(self.target.transport)
+    def end(self, ending: Ending) -> None:
+        """End it at once, for both sides to see; ending twice is fine."""
+        if self._over:
+            return
+        self._over = True
+        if self._search is not None:
+            self._search.stop()
+            self._search = None
+        for half in (self.client, self.target):
+            if half is not None:
+                half.close(reset=ending != "closed")
+        self._listener.ended(self, ending)
 
     def counters(self) -> Counters:
         return Counters(1, 1, self.client.received, self.target.received if self.target is not None else 0)
@@ -104,71 +121,25 @@ class Connection:
             self._seen = (received, now)
         return now - self._seen[1]
 
-    def ended(self, place: Place, counters: Counters) -> Ended:
+    def ended(self, place: Place, ending: Ending, counters: Counters) -> Ended:
         return Ended(
             place.load_balancer,
             "TCP",
             place.endpoint,
             self.client_endpoint,
             self.endpoint,
-            self._ending,
+            ending,
             counters.bytes_in,
             counters.bytes_out,
-            asyncio.get_running_loop().time() - self._started,
+            self._listener.house.clock() - self._started,
         )
 
-    def _client_made(self) -> None:
-        self._open_halves += 1
-        self._started = asyncio.get_running_loop().time()
-        peer = self.client.transport.get_extra_info("peername")
-        # None when the client has left already: it is from nowhere.
-        self.client_endpoint = _NOBODY if peer is None else (peer[0], peer[1])
-        self._listener.accepted(self)
-
-    def _stop_joining(self) -> None:
-        # Once the target is there, it ends like any other: an attempt that is cancelled at that point would be closed
-        # by the event loop without a word to its protocol.
-        if self.joining is not None and self.target is None:
-            self.given_up = True
-            self.joining.cancel()
-
-    def _target_made(self, half: TargetHalf, endpoint: Endpoint) -> None:
-        if self.given_up:
-            half.disown()
-            return
-        self._open_halves += 1
-        self.target, self.endpoint = half, endpoint
-        version = self._listener.forwarding.proxy_protocol
-        if version != "none" and self.client_endpoint is not _NOBODY:
-            half.transport.write(header(version, self.client_endpoint, self._listener.place.endpoint))
+    def _shaped(self, half: Half, source: Half) -> Sink:
+        """The way to one side, as faults made it."""
+        sink: Sink = half
         for effect in self._effects:
             if isinstance(effect, SlowFault):
-                self._slow(half, effect)
-            elif isinstance(effect, HalfOpenFault):
-                asyncio.get_running_loop().call_soon(self.lose_peer)
-
-    def _slow(self, half: Half, fault: SlowFault) -> None:
-        def feeder() -> Half | None:
-            return self.target if half is self.client else self.client
-
-        def stop() -> None:
-            if (other := feeder()) is not None and not other.transport.is_closing():
-                other.transport.pause_reading()
-
-        def go() -> None:
-            if (other := feeder()) is not None and not other.transport.is_closing():
-                other.transport.resume_reading()
-
-        half.transport = cast(asyncio.Transport, Slow(half.transport, fault, stop, go))
-
-    def _half_lost(self, error: Exception | None) -> None:
-        self._open_halves -= 1
-        if error is not None and self._ending == "closed":
-            self._ending = "reset"
-        self._stop_joining()
-        if self._open_halves == 0:
-            self._listener.ended(self)
-            # The halves refer to each other; without this they would wait for the cycle collector.
-            self.client.peer = None
-            if self.target is not None:
-                self.target.peer = None
+                sink = Slow(sink, effect, source.move)
+            elif isinstance(effect, ResetAfterFault) and half is self.client:
+                sink = Limited(sink, effect.bytes, lambda: self.end("fault"))
+        return sink

@@ -1,132 +1,176 @@
 """
 One client's connection and the connection to its target, joined: what one side sends the other gets.
 
-Protocols instead of streams: bytes go from one transport to the other without a task in between. A side that reads
-slowly stops the other side's reading (backpressure), a side that has finished sending is passed on as such
-(half-close), and a reset arrives as a reset.
+Sockets instead of streams or transports: bytes go from one to the other without a task, a copy or a queue in between. A
+side that reads slowly stops the reading from the other one (backpressure), a side that has finished sending is passed on
+as such (half-close), and a reset arrives as a reset.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+import contextlib
+import select
+import socket
+import struct
+from typing import Protocol
 
-from fakecloud.dataplane.shaping import Nowhere
-from fakecloud.dataplane.sockets import reset
+from fakecloud.dataplane.forwarding import House
+from fakecloud.dataplane.shaping import Sink
+from fakecloud.models.flows import Ending
+
+_ROOM = select.EPOLLOUT
+_ERROR = select.EPOLLERR
+# There is an end or an urgent byte to come: a read that gave less than it could have is not the last one then.
+_MORE = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLPRI | _ERROR
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Half(asyncio.Protocol):
-    """One side. `peer` is the other one, once there is one."""
+class Owner(Protocol):
+    """Who has both sides."""
 
-    __slots__ = ("_on_lost", "_on_made", "finished", "peer", "received", "transport")
+    def end(self, ending: Ending) -> None:
+        """It is over, for both sides."""
 
-    # What the other side writes to, and what a fault may stand in for.
-    transport: asyncio.Transport
+    def said_all(self, half: "Half") -> None:
+        """The last byte for this side has been given to it."""
 
-    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]) -> None:
-        self._on_made = on_made
-        self._on_lost = on_lost
-        self.peer: Half | None = None
+
+class Half:
+    """
+    One side; as a sink, what is written to it is sent.
+
+    `sink` is where its bytes go, None before there is a place and after the last byte; `source` is who reads more once
+    there is room here.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_finishing",
+        "_more",
+        "_owner",
+        "_readable",
+        "_readiness",
+        "_unsent",
+        "full",
+        "quiet",
+        "received",
+        "sink",
+        "socket",
+        "source",
+    )
+
+    def __init__(self, connection: socket.socket, owner: Owner, house: House) -> None:
+        self.socket = connection
         self.received = 0
-        # This side has sent all that it will send.
-        self.finished = False
+        self.sink: Sink | None = None
+        self.source: Half | None = None
+        self.full = False
+        # Neither read nor write for now; what happens meanwhile is noticed afterwards.
+        self.quiet = False
+        self._owner: Owner | None = owner
+        self._readiness = house.readiness
+        self._buffer = house.buffer
+        self._readable = False
+        self._more = False
+        self._unsent = bytearray()
+        self._finishing = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have all of its methods without being subclasses.
-        self.transport = cast(asyncio.Transport, transport)
-        self._on_made()
+    def ready(self, events: int) -> None:
+        """What epoll tells."""
+        if events != _ROOM:
+            self._readable = True
+            if events & _MORE:
+                self._more = True
+                if events & _ERROR and self.sink is None:
+                    self._end("reset")
+        self.move()
 
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        if self.peer is not None:
-            self.peer.transport.write(data)
-
-    def eof_received(self) -> bool:
-        """Stay open for what the other side still sends, unless that has finished too."""
-        self.finished = True
-        if self.peer is None:
-            return True
-        if self.peer.finished:
-            self.peer.transport.close()
-            return False
-        if not self.peer.transport.is_closing():
-            self.peer.transport.write_eof()
-        return True
-
-    def pause_writing(self) -> None:
-        if self.peer is not None and not self.peer.transport.is_closing():
-            self.peer.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.peer is not None and not self.peer.transport.is_closing():
-            self.peer.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.peer is not None:
-            if exc is None:
-                self.peer.transport.close()
+    def move(self) -> None:
+        """Send and read what can be sent and read."""
+        if self.full and not self.quiet:
+            self._send_rest()
+        sink = self.sink
+        while self._readable and sink is not None and not sink.full and not self.quiet:
+            try:
+                size = self.socket.recv_into(self._buffer)
+            except BlockingIOError:
+                self._readable = False
+                return
+            except OSError:
+                self._end("reset")
+                return
+            self.received += size
+            if size == len(self._buffer):
+                # There is more, but it is somebody else's turn first.
+                sink.write(self._buffer)
+                asyncio.get_running_loop().call_soon(self.move)
+                return
+            self._readable = self._more
+            if size > 0:
+                sink.write(self._buffer[:size])
             else:
-                reset(self.peer.transport)
-        self._on_lost(exc)
+                # It has said all; epoll will go on to say that it can be read.
+                self._readable, self.sink = False, None
+                sink.finish()
 
+    def write(self, data: memoryview | bytes) -> None:
+        """Send it, now or as soon as there is room; while there is none the side is full, and its source waits."""
+        if self.full:
+            self._unsent += data
+            return
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._end("reset")
+            return
+        if sent < len(data):
+            self._unsent += data[sent:]
+            self.full = True
 
-class ClientHalf(Half):
-    """The client's side; until a target is found, what it sends waits here (one read) and in the kernel."""
+    def finish(self) -> None:
+        """That was all, once it is sent."""
+        if self.full:
+            self._finishing = True
+        elif self._owner is not None:
+            self._owner.said_all(self)
 
-    __slots__ = ("_early",)
+    def shut(self) -> None:
+        """Tell this side that nothing more comes for it."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._end("reset")
 
-    def __init__(self, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]) -> None:
-        super().__init__(on_made, on_lost)
-        self._early = b""
+    def close(self, *, reset: bool) -> None:
+        """Close the socket, so that the side sees a reset or a regular end; closing twice is fine."""
+        if self._owner is None:
+            return
+        # Both sides know each other and their owner; without this they would wait for the cycle collector.
+        self._owner = self.sink = self.source = None
+        self._readable = self.full = False
+        if reset:
+            # Already gone is as good as reset.
+            with contextlib.suppress(OSError):
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._readiness.end(self.socket)
 
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        if self.peer is not None:
-            self.peer.transport.write(data)
-        else:
-            self._early += data
-            self.transport.pause_reading()
+    def _send_rest(self) -> None:
+        try:
+            del self._unsent[: self.socket.send(self._unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._end("reset")
+            return
+        if self._unsent:
+            return
+        self.full = False
+        if self._finishing:
+            self.finish()
+        elif self.source is not None:
+            self.source.move()
 
-    def join(self, target: Half) -> None:
-        """From here on the two sides talk to each other."""
-        self.peer = target
-        if self._early:
-            target.transport.write(self._early)
-            self._early = b""
-        if self.finished:
-            target.transport.write_eof()
-        if not self.transport.is_closing():
-            self.transport.resume_reading()
-
-
-class Nobody(Half):
-    """Stands where a peer would: what a client says to it is lost, and it never says anything."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        super().__init__(lambda: None, lambda _: None)
-        self.transport = cast(asyncio.Transport, Nowhere())
-
-
-class TargetHalf(Half):
-    """The target's side; it joins the client as soon as it is connected, before any byte can arrive."""
-
-    __slots__ = ("_client",)
-
-    def __init__(
-        self, client: ClientHalf, on_made: Callable[[], None], on_lost: Callable[[Exception | None], None]
-    ) -> None:
-        super().__init__(on_made, on_lost)
-        self._client = client
-
-    def disown(self) -> None:
-        """It comes too late: the client has left, and nobody wants to hear of it any more."""
-        self._on_lost = lambda _: None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.peer = self._client
-        if self._client.transport.is_closing():
-            self.transport.abort()
-        else:
-            self._client.join(self)
+    def _end(self, ending: Ending) -> None:
+        if self._owner is not None:
+            self._owner.end(ending)

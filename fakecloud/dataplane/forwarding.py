@@ -1,16 +1,18 @@
 """What a listener is told: by its route, by the limits of the process, and by faults."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from fakecloud.dataplane.attempts import Attempts
 from fakecloud.dataplane.balancer import Choices, Endpoint
 from fakecloud.dataplane.flowlog import FlowLog
+from fakecloud.dataplane.readiness import Readiness
 from fakecloud.models.faults import TrafficEffect
 from fakecloud.models.listeners import ProxyProtocol
 from fakecloud.networks import AddressSet
+
+_MOST_AT_ONCE = 262_144
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,12 @@ class House:
     refusal: Callable[[str, int], str | None]
     log: FlowLog
     attempts: Attempts
+    readiness: Readiness
+    # Monotonic, in seconds. Not asyncio's running loop: to find out which it is takes a system call.
+    clock: Callable[[], float]
     connections: int = 0
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Let it run on its own, kept from the garbage collector."""
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    # What is read is here until it is passed on, which is before anything else is read.
+    buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(_MOST_AT_ONCE)))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """One open TCP port of a load balancer: accepts clients, finds each a target, and knows its own connections."""
 
 import asyncio
-import functools
-import os
+import errno
 import socket
 from collections.abc import Mapping
 
@@ -11,11 +10,14 @@ from fakecloud.dataplane.connections import Connection
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.doors import Plug, refuse, reopen
 from fakecloud.dataplane.forwarding import NO_TROUBLE, Door, Forwarding, House, Place, Trouble
-from fakecloud.models.faults import BlackholeFault
 from fakecloud.models.flows import Ending
 
 # A connection is found idle at most a quarter of its timeout late.
 _IDLE_CHECKS = 4
+_ACCEPTED_AT_ONCE = 64
+# The machine has no file descriptor or memory for another client: accepting again at once would fail again, and spin.
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PAUSE_SECONDS = 0.1
 
 
 class PortListener:
@@ -26,39 +28,38 @@ class PortListener:
         self.house = house
         self.forwarding = forwarding
         self._loop = asyncio.get_running_loop()
-        self._balancer = Balancer(forwarding.choices, self._loop.time, self._load)
+        self.balancer = Balancer(forwarding.choices, house.clock, self._load)
         self._totals = Counters()
         self._by_target: dict[Endpoint, Counters] = {}
         self._connections: set[Connection] = set()
         self._trouble = NO_TROUBLE
-        self._server: asyncio.Server | None = None
-        self._closed = False
+        self._listening: socket.socket | None = None
         self._idle_check: asyncio.TimerHandle | None = None
-        # While a fault keeps the door shut: the listening socket itself, and what fills its queue.
-        self._shut: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        # While a fault keeps the address silent: what fills the queue of the listening socket.
         self._plug: Plug | None = None
 
     async def open(self, listening: socket.socket) -> None:
         """Accept from the socket; it belongs to the listener from now on."""
-        self._server = await self._loop.create_server(lambda: Connection(self).client, sock=listening)
-        if self._closed:
-            self._server.close()
-        elif self._idle_check is None:
-            self._check_idle()
+        self._listening = listening
+        self._watch(listening)
+        self._check_idle()
 
     def close(self) -> None:
         """Stop listening and cut every connection."""
-        self._closed = True
-        self._close_door(None)
+        if self._listening is not None:
+            self._stop_accepting(self._listening)
+            self._listening.close()
+            self._listening = None
         if self._idle_check is not None:
             self._idle_check.cancel()
         for connection in list(self._connections):
-            connection.cut("cut")
+            connection.end("cut")
 
     def follow(self, forwarding: Forwarding) -> None:
         """Serve new connections as told; those to targets that are gone or drain end after the drain timeout."""
         self.forwarding = forwarding
-        self._balancer.follow(forwarding.choices)
+        self.balancer.follow(forwarding.choices)
         if forwarding.drain_seconds is not None:
             self._loop.call_later(forwarding.drain_seconds, self._end_drained)
         if self._idle_check is not None:
@@ -71,7 +72,7 @@ class PortListener:
         if before.door is trouble.door:
             return
         self._set_door(trouble.door)
-        for connection in self._connections:
+        for connection in list(self._connections):
             connection.quiet(quiet=trouble.door is Door.SILENT)
 
     @property
@@ -95,22 +96,7 @@ class PortListener:
                 totals.setdefault(connection.endpoint, Counters()).add(connection.counters())
         return totals
 
-    def accepted(self, connection: Connection) -> None:
-        """A client is there; find it a target unless it may not have one."""
-        self._connections.add(connection)
-        self.house.connections += 1
-        refused = self._refusal(connection)
-        if refused is not None:
-            connection.cut(refused)
-            return
-        effects = self._trouble.strike() if self._trouble.strike is not None else ()
-        connection.suffer(effects)
-        if self._trouble.door is Door.SILENT or any(isinstance(effect, BlackholeFault) for effect in effects):
-            connection.lose_peer()
-        else:
-            connection.joining = self._loop.create_task(self._find_target(connection))
-
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: Connection, ending: Ending) -> None:
         """Both sides are closed."""
         self._connections.discard(connection)
         self.house.connections -= 1
@@ -122,49 +108,48 @@ class PortListener:
             if ended is None:
                 ended = self._by_target[connection.endpoint] = Counters()
             ended.add(counters)
-        self.house.log.add(connection.ended(self.place, counters))
+        self.house.log.add(connection.ended(self.place, ending, counters))
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                client, endpoint = listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._stop_accepting(listening)
+                    self._pause = self._loop.call_later(_PAUSE_SECONDS, self._watch, listening)
+                    return
+                # This one client is gone.
+                continue
+            client.setblocking(False)
+            self._accepted(Connection(self, client, endpoint[:2]))
+
+    def _accepted(self, connection: Connection) -> None:
+        """A client is there; find it a target unless it may not have one."""
+        self._connections.add(connection)
+        self.house.connections += 1
+        refused = self._refusal(connection)
+        if refused is not None:
+            connection.end(refused)
+            return
+        effects = self._trouble.strike() if self._trouble.strike is not None else ()
+        connection.begin(self.balancer.targets(connection.client_endpoint[0]), effects)
 
     def _refusal(self, connection: Connection) -> Ending | None:
-        if self._closed:
-            return "cut"
         sources, limit = self.forwarding.sources, self.forwarding.connection_limit
-        if sources is not None and connection.client_address not in sources:
+        if sources is not None and connection.client_endpoint[0] not in sources:
             return "forbidden-source"
         if limit is not None and len(self._connections) > limit:
             return "limit"
         return "limit" if self.house.connections > self.house.limits.connections else None
 
-    async def _find_target(self, connection: Connection) -> None:
-        """Try one target after the other; a client for whom there is none is reset."""
-        attempts = self.house.attempts
-        give_up_at = self._loop.time() + self.house.limits.give_up_after
-        for endpoint in self._balancer.targets(connection.client_address):
-            # Checked again here, after the API did: no configuration makes this an open relay.
-            if self.house.refusal(*endpoint) is not None:
-                continue
-            attempts.begin(connection)
-            try:
-                await self._loop.create_connection(functools.partial(connection.target_half, endpoint), *endpoint)
-            except OSError:
-                if connection.target is None:
-                    continue
-            except asyncio.CancelledError:
-                if not attempts.timed_out(connection):
-                    raise
-                if self._loop.time() < give_up_at:
-                    continue
-                break
-            finally:
-                attempts.end(connection)
-            self._balancer.chosen(connection.client_address, endpoint)
-            return
-        connection.cut("no-target")
-
     def reset_target(self, address: str) -> None:
         """The target is gone: its connections are reset."""
         for connection in list(self._connections):
             if connection.endpoint is not None and connection.endpoint[0] == address:
-                connection.cut("fault")
+                connection.end("fault")
 
     def _load(self, endpoint: Endpoint) -> int:
         return sum(connection.endpoint == endpoint for connection in self._connections)
@@ -174,42 +159,37 @@ class PortListener:
             return
         for connection in list(self._connections):
             if connection.endpoint is not None and connection.endpoint not in self.forwarding.staying:
-                connection.cut("drained")
+                connection.end("drained")
 
     def _check_idle(self) -> None:
         idle = self.forwarding.idle_seconds
         self._idle_check = None
         if idle is not None:
-            now = self._loop.time()
+            now = self.house.clock()
             for connection in list(self._connections):
                 if connection.idle_since(now) >= idle:
-                    connection.cut("idle")
+                    connection.end("idle")
             self._idle_check = self._loop.call_later(idle / _IDLE_CHECKS, self._check_idle)
 
     def _set_door(self, door: Door) -> None:
-        if self._shut is None:
-            self._shut = socket.socket(fileno=os.dup(self._listening_fd()))
-        self._close_door(self._shut)
+        if self._listening is None:
+            return
+        self._stop_accepting(self._listening)
         if door is Door.REFUSING:
-            refuse(self._shut)
+            refuse(self._listening)
         elif door is Door.SILENT:
-            self._plug = Plug(self._shut, self.place.endpoint)
+            self._plug = Plug(self._listening, self.place.endpoint)
         else:
-            listening, self._shut = self._shut, None
-            reopen(listening)
-            self.house.spawn(self.open(listening))
+            reopen(self._listening)
+            self._watch(self._listening)
 
-    def _listening_fd(self) -> int:
-        if self._server is None:
-            raise RuntimeError("the listener is closed")
-        return self._server.sockets[0].fileno()
+    def _watch(self, listening: socket.socket) -> None:
+        self.house.readiness.watch_clients(listening, lambda _: self._accept(listening))
 
-    def _close_door(self, kept: socket.socket | None) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+    def _stop_accepting(self, listening: socket.socket) -> None:
+        self.house.readiness.unwatch_clients(listening)
+        if self._pause is not None:
+            self._pause.cancel()
         if self._plug is not None:
             self._plug.pull()
             self._plug = None
-        if kept is None and self._shut is not None:
-            self._shut.close()

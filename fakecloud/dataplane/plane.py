@@ -15,6 +15,7 @@ from fakecloud.dataplane.delivery import ListenError, Spot, Staged
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.forwarding import Forwarding, House, Limits, Place
 from fakecloud.dataplane.listeners import PortListener
+from fakecloud.dataplane.readiness import Readiness
 from fakecloud.dataplane.sockets import BindError, bind_datagrams, listen
 from fakecloud.dataplane.statuses import listener_status, target_statuses
 from fakecloud.dataplane.troubles import next_expiry, targets_down, trouble_of
@@ -44,7 +45,8 @@ class Plane:
     def __init__(self, target_networks: AddressSet, limits: Limits, addresses: Addresses, log: FlowLog) -> None:
         self._target_networks = target_networks
         self._addresses = addresses
-        self._house = House(limits, self.refusal, log, Attempts(limits.connect_timeout))
+        loop = asyncio.get_running_loop()
+        self._house = House(limits, self.refusal, log, Attempts(limits.connect_timeout), Readiness(), loop.time)
         self._running: dict[str, Running] = {}
         self._monitor = Monitor(self.refusal)
         self._own: set[Endpoint] = set()
@@ -170,15 +172,11 @@ class Plane:
         """Cut everything; returns when the sockets are closed."""
         if self._expiry is not None:
             self._expiry.cancel()
-        listeners = [listener for running in self._running.values() for listener in running.listeners.values()]
         for load_balancer_id in list(self._running):
             self.remove(load_balancer_id)
         self._house.attempts.close()
+        self._house.readiness.close()
         await self._monitor.close()
-        await asyncio.gather(*self._house.tasks, return_exceptions=True)
-        # What was aborted is closed in the loop's next iterations.
-        while any(listener.active_connections for listener in listeners):  # noqa: ASYNC110 - two or three turns
-            await asyncio.sleep(0)
 
     async def _open(self, running: Running, spot: Spot, forwarding: Forwarding, bound: socket.socket) -> None:
         protocol, address, port = spot

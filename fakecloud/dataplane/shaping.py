@@ -1,40 +1,45 @@
-"""Stand-ins for a connection's transport that make it slow, end it after so many bytes, or lead nowhere."""
+"""Where the bytes of one side go: to the other one, slowly, only so many of them, or nowhere."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Protocol
 
 from fakecloud.models.faults import SlowFault
 
 _QUEUE = 65_536
 
 
-class Wrapped:
-    """Everything but what a subclass does itself is done by the transport."""
+class Sink(Protocol):
+    """Takes all that it is given; a full one asks for nothing more until it has room again."""
 
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
+    @property
+    def full(self) -> bool: ...
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+    def write(self, data: memoryview) -> None:
+        """The memory belongs to the caller again when this returns."""
+
+    def finish(self) -> None:
+        """Nothing more will be written."""
 
 
-class Slow(Wrapped):
-    """Bytes arrive later, and no faster than ordered; a full queue stops whoever feeds it by `stop` and `go`."""
+class Slow:
+    """Bytes arrive later, and no faster than ordered; `drained` is called when a full queue has room again."""
 
-    def __init__(self, transport: Any, fault: SlowFault, stop: Callable[[], None], go: Callable[[], None]) -> None:
-        super().__init__(transport)
+    def __init__(self, sink: Sink, fault: SlowFault, drained: Callable[[], None]) -> None:
+        self._sink = sink
         self._fault = fault
-        self._stop, self._go = stop, go
-        self._queue: deque[tuple[float, bytes]] = deque()
+        self._drained = drained
+        self._queue: deque[bytes] = deque()
         self._queued = 0
         self._busy_until = 0.0
-        self._ends: Callable[[], None] | None = None
+        self._finishing = False
 
-    def write(self, data: bytes) -> None:
-        if not data:
-            return
+    @property
+    def full(self) -> bool:
+        return self._queued > _QUEUE or self._sink.full
+
+    def write(self, data: memoryview) -> None:
         loop = asyncio.get_running_loop()
         rate = self._fault.bytes_per_second
         # In small pieces, so that a slow line trickles instead of coming in bursts.
@@ -42,73 +47,56 @@ class Slow(Wrapped):
         for start in range(0, len(data), step):
             piece = bytes(data[start : start + step])
             self._busy_until = max(self._busy_until, loop.time()) + (len(piece) / rate if rate else 0.0)
-            self._queue.append((self._busy_until + self._fault.latency_seconds, piece))
-            loop.call_at(self._queue[-1][0], self._deliver)
+            self._queue.append(piece)
+            loop.call_at(self._busy_until + self._fault.latency_seconds, self._deliver)
         self._queued += len(data)
-        if self._queued > _QUEUE:
-            self._stop()
 
-    def write_eof(self) -> None:
-        self._after_queue(self._transport.write_eof)
-
-    def close(self) -> None:
-        self._after_queue(self._transport.close)
-
-    def _after_queue(self, end: Callable[[], None]) -> None:
+    def finish(self) -> None:
         if self._queue:
-            self._ends = end
+            self._finishing = True
         else:
-            end()
+            self._sink.finish()
 
     def _deliver(self) -> None:
-        _, piece = self._queue.popleft()
+        piece = self._queue.popleft()
         self._queued -= len(piece)
-        if self._transport.is_closing():
-            return
-        self._transport.write(piece)
-        if self._queued <= _QUEUE // 2:
-            self._go()
-        if not self._queue and self._ends is not None:
-            self._ends()
+        self._sink.write(memoryview(piece))
+        if not self.full:
+            self._drained()
+        if not self._queue and self._finishing:
+            self._sink.finish()
 
 
-class Limited(Wrapped):
+class Limited:
     """Lets so many bytes through, then calls `over`."""
 
-    def __init__(self, transport: Any, limit: int, over: Callable[[], None]) -> None:
-        super().__init__(transport)
+    def __init__(self, sink: Sink, limit: int, over: Callable[[], None]) -> None:
+        self._sink = sink
         self._left = limit
         self._over = over
 
-    def write(self, data: bytes) -> None:
-        self._transport.write(data[: self._left])
+    @property
+    def full(self) -> bool:
+        return self._sink.full
+
+    def write(self, data: memoryview) -> None:
+        self._sink.write(data[: self._left])
         self._left -= min(self._left, len(data))
         if self._left == 0:
             # What was written is on its way before the reset overtakes it.
             asyncio.get_running_loop().call_soon(self._over)
 
+    def finish(self) -> None:
+        self._sink.finish()
+
 
 class Nowhere:
-    """A transport that takes everything and gives nothing."""
+    """Takes everything, and nobody hears it."""
 
-    def write(self, data: bytes) -> None:
+    full = False
+
+    def write(self, data: memoryview) -> None:
         """Swallowed."""
 
-    def write_eof(self) -> None:
-        """Nobody hears it."""
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return False
-
-    def pause_reading(self) -> None:
-        """Nothing comes from there."""
-
-    resume_reading = pause_reading
-
-    def get_extra_info(self, name: str) -> Any:  # noqa: ARG002 - a transport's method
-        raise OSError("there is no socket")
+    def finish(self) -> None:
+        """Not passed on."""

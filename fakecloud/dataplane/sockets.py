@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import socket
 import struct
 from pathlib import Path
@@ -24,6 +25,8 @@ def listen(address: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted connections inherit it: a client that vanished without a word is noticed some day.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # This they inherit too: what is passed on has waited for its other bytes already, where it comes from.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listening.setblocking(False)
         listening.bind((address, port))
         listening.listen(_BACKLOG)
@@ -31,6 +34,18 @@ def listen(address: str, port: int) -> socket.socket:
         listening.close()
         raise BindError(_explanation(error, address, port)) from error
     return listening
+
+
+def connect(endpoint: tuple[str, int]) -> socket.socket:
+    """A connection that is under way; its error, if it comes at once, is raised as OSError."""
+    family = socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET
+    connecting = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    error = connecting.connect_ex(endpoint)
+    if error not in {0, errno.EINPROGRESS}:
+        connecting.close()
+        raise OSError(error, os.strerror(error))
+    return connecting
 
 
 def bind_datagrams(address: str, port: int) -> socket.socket:
