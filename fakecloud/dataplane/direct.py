@@ -116,6 +116,7 @@ class DirectPlane:
                 self._firewall.forget(load_balancer_id, address)
             except (NetlinkError, FirewallError):
                 logger.exception("an address is still routed", extra={"address": address})
+        self._keep_next_hops()
 
     def follow(self, faults: Sequence[Armed], strike: Strike) -> None:
         self._faults, self._strike = faults, strike
@@ -150,10 +151,14 @@ class DirectPlane:
         for load_balancer_id in list(self._routes):
             self.remove(load_balancer_id)
         await self._monitor.close()
+        self._firewall.close()
+
+    def _keep_next_hops(self) -> None:
+        """Those of load balancers that are there: a connection may go on at any node that they ever had."""
         try:
-            self._next_hops.keep(())
-        finally:
-            self._firewall.close()
+            self._next_hops.keep(frozenset().union(*map(nodes, self._routes.values()), *self._former.values()))
+        except NetlinkError:
+            logger.exception("a node is still routed to")
 
     def _follow_health(self) -> None:
         for route in self._routes.values():

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from fakecloud.dataplane.netlink import Netlink
+from fakecloud.dataplane.netlink import Netlink, NetlinkError
 
 # Marks are also the tables' numbers. The mask leaves out the two bits in which kube-proxy marks packets on the same machine.
 MASK = 0xFFFF3FFF
@@ -11,7 +11,7 @@ _LAST = 0x46433FFF
 
 
 class NextHops:
-    """Marks by the nodes' addresses; one keeps its mark until it is dropped."""
+    """Marks by the nodes' addresses; one keeps its mark until it is dropped, for connections that go on when it is no target."""
 
     def __init__(self, netlink: Netlink) -> None:
         self._netlink = netlink
@@ -28,7 +28,9 @@ class NextHops:
         if known is not None:
             return known
         taken = set(self._marks.values())
-        mark = next(number for number in range(_FIRST, _LAST) if number not in taken)
+        mark = next((number for number in range(_FIRST, _LAST + 1) if number not in taken), None)
+        if mark is None:
+            raise NetlinkError(f"can't route packets to {node}: there are {len(taken)} nodes already")
         self._netlink.steer(mark, MASK, node)
         self._marks[node] = mark
         return mark

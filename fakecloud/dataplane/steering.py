@@ -114,9 +114,10 @@ def rules(names: Names, steering: Steering, family: str) -> Iterator[tuple[str, 
     yield f"{base}_new", f"goto {base}_pick"
     yield f"{base}_stuck", f"meta mark {_some(steering.slots)} goto {base}_begin"
     yield f"{base}_stuck", f"goto {base}_pick"
-    choice = f"jhash {family} saddr" if steering.by_source else "numgen inc"
+    # Without a seed the kernel takes another one for each rule, so that every change would move every client.
+    kind, seed = (f"jhash {family} saddr", " seed 0x1") if steering.by_source else ("numgen inc", "")
     turns = ", ".join(f"{turn} : {mark:#x}" for turn, mark in enumerate(steering.slots))
-    yield f"{base}_pick", f"meta mark set {choice} mod {len(steering.slots)} map {{ {turns} }} goto {base}_begin"
+    yield f"{base}_pick", f"meta mark set {kind} mod {len(steering.slots)}{seed} map {{ {turns} }} goto {base}_begin"
     for rule in _begin(names, steering, family, key):
         yield f"{base}_begin", rule
 

@@ -1,4 +1,4 @@
-"""The three placements: real addresses on an interface, and one shared address; loopback is everywhere else."""
+"""The three placements: a process on a host, a pod with the host's network and real addresses, and a plain pod with one address."""
 
 import importlib.util
 import json
@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.fakecloud.clients import DEADLINE, Json, Process, load_balancer, run_fakecloud
 from tests.fakecloud.namespaces import connect, inside, namespaces, within
 
 LBS = "/v1/load-balancers"
+ROOT = Path(__file__).parents[2]
 SERVER = """
 import socket, sys, threading
 name, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -81,12 +83,12 @@ def servers() -> Iterator[Servers]:
     servers.stop()
 
 
-def fetch(namespace: str, address: str, port: int, source: str = "") -> str:
+def fetch(namespace: str, address: str, port: int, source: str = "", patience: float = DEADLINE) -> str:
     """What the server says to a client in the namespace; the error's name when there is no server."""
 
     def connect_and_read() -> str:
         try:
-            with socket.create_connection((address, port), 2, (source, 0) if source else None) as client:
+            with socket.create_connection((address, port), patience, (source, 0) if source else None) as client:
                 received = b""
                 while part := client.recv(1000):
                     received += part
@@ -107,6 +109,20 @@ def until(condition: Any) -> None:
 def addresses_in(namespace: str) -> set[str]:
     shown = subprocess.run(["ip", "-n", namespace, "-j", "addr"], capture_output=True, text=True, check=True).stdout
     return {info["local"] for link in json.loads(shown) for info in link["addr_info"]}
+
+
+def with_rights(*capabilities: str) -> list[str]:
+    """A prefix for commands: a root that may do nothing but this, as in a container that drops all capabilities."""
+    kept = ",".join(["-all", *(f"+{name.lower()}" for name in capabilities)])
+    return ["setpriv", "--bounding-set", kept, "--inh-caps", "-all", "--no-new-privs"]
+
+
+def overlay_pod() -> Json:
+    """The Pod of fakecloud in manifests/overlays/fakecloud."""
+    text = (ROOT / "manifests" / "overlays" / "fakecloud" / "fakecloud.yaml").read_text()
+    (deployment,) = [one for one in yaml.safe_load_all(text) if one["kind"] == "Deployment"]
+    pod: Json = deployment["spec"]["template"]["spec"]
+    return pod
 
 
 needs_netlink = pytest.mark.skipif(
@@ -146,7 +162,66 @@ def test_interface_gives_real_addresses_in_both_families_to_clients_elsewhere(
         assert not {"10.99.0.1", "fd99::1"} & addresses_in(cloud_side)
 
 
-def test_shared_serves_all_on_one_address_and_refuses_a_port_twice(
+def test_a_process_on_a_host_serves_clients_on_that_host_alone(
+    tmp_path: Path, process: Process, servers: Servers
+) -> None:
+    with namespaces("host", "other") as (host, other):
+        connect(other, host, "10.70.0.2/24", "10.70.0.1/24")
+        subprocess.run(["ip", "-n", other, "route", "add", "default", "via", "10.70.0.1"], check=True)
+        servers.start(host, "one", "127.0.0.1", 30080)
+        cloud = Cloud(host, process.start(tmp_path, "--token", "t", prefix=[*within(host), *with_rights()]))
+        status, item = cloud.call("POST", LBS, load_balancer(targets=[{"address": "127.0.0.1"}]))
+        address = item["addresses"][0]["address"]
+        assert (status, address) == (201, "127.84.0.1")
+        assert fetch(host, address, 8080).split()[0] == "one"
+        # To anybody else that address is himself.
+        assert fetch(other, address, 8080) == "ConnectionRefusedError"
+
+
+@needs_netlink
+def test_the_overlays_pod_serves_clients_elsewhere_with_no_right_but_those_that_it_names(
+    tmp_path: Path, process: Process, servers: Servers
+) -> None:
+    pod = overlay_pod()
+    (container,) = pod["containers"]
+    security = container["securityContext"]
+    assert (pod["hostNetwork"], security["capabilities"]["drop"], security["runAsUser"]) == (True, ["ALL"], 0)
+    assert set(security["capabilities"]["add"]) == {"NET_ADMIN", "NET_BIND_SERVICE"}
+    (pool,) = [one.removeprefix("--pool=") for one in container["command"] if one.startswith("--pool=")]
+    with namespaces("node", "client") as (node, client_side):
+        connect(client_side, node, "10.70.0.2/24", "10.70.0.1/24")
+        subprocess.run(["ip", "-n", client_side, "route", "add", pool, "via", "10.70.0.1"], check=True)
+        servers.start(node, "one", "127.0.0.1", 30080)
+        prefix = [*within(node), *with_rights(*security["capabilities"]["add"])]
+        cloud = Cloud(node, process.start(tmp_path, *container["command"][2:], "--token", "t", prefix=prefix))
+        listeners = [{"port": 80, "targetPort": 30080}, {"protocol": "UDP", "port": 53, "targetPort": 30053}]
+        body = load_balancer(listeners=listeners, targets=[{"address": "127.0.0.1"}])
+        status, item = cloud.call("POST", LBS, body)
+        assert (status, [one["open"] for one in item["status"]["listeners"]]) == (201, [True, True])
+        assert fetch(client_side, item["addresses"][0]["address"], 80).split()[0] == "one"
+        assert cloud.call("DELETE", f"{LBS}/{item['id']}")[0] == 204
+        assert item["addresses"][0]["address"] not in addresses_in(node)
+
+
+@needs_netlink
+def test_with_net_admin_alone_ports_from_1024_up_are_served(tmp_path: Path, process: Process, servers: Servers) -> None:
+    with namespaces("node", "client") as (node, client_side):
+        connect(client_side, node, "10.70.0.2/24", "10.70.0.1/24")
+        subprocess.run(["ip", "-n", client_side, "route", "add", "203.0.113.0/24", "via", "10.70.0.1"], check=True)
+        servers.start(node, "one", "127.0.0.1", 30080)
+        arguments = ("--addresses", "interface", "--pool", "203.0.113.0/24", "--token", "t")
+        prefix = [*within(node), *with_rights("NET_ADMIN")]
+        cloud = Cloud(node, process.start(tmp_path, *arguments, prefix=prefix))
+        status, item = cloud.call("POST", LBS, load_balancer(targets=[{"address": "127.0.0.1"}]))
+        assert status == 201
+        assert fetch(client_side, item["addresses"][0]["address"], 8080).split()[0] == "one"
+        low = load_balancer(uid="u2", listeners=[{"port": 80, "targetPort": 30080}])
+        status, refused = cloud.call("POST", LBS, low)
+        assert (status, refused["errors"][0]["field"]) == (422, "listeners[0].port")
+        assert "net.ipv4.ip_unprivileged_port_start" in refused["detail"]
+
+
+def test_a_plain_pod_serves_all_on_its_one_address_without_any_right_and_refuses_a_port_twice(
     tmp_path: Path, process: Process, servers: Servers
 ) -> None:
     with namespaces("pod", "client") as (pod, client_side):
@@ -154,7 +229,7 @@ def test_shared_serves_all_on_one_address_and_refuses_a_port_twice(
         servers.start(pod, "one", "127.0.0.1", 30080)
         state = ("--state", str(tmp_path / "cloud.db"), "--token", "t")
         arguments = ("--addresses", "shared", "--shared-address", "10.70.0.1", *state)
-        cloud = Cloud(pod, process.start(tmp_path, *arguments, prefix=within(pod)))
+        cloud = Cloud(pod, process.start(tmp_path, *arguments, prefix=[*within(pod), *with_rights()]))
 
         def create(uid: str, port: int) -> tuple[int, Json]:
             listeners = [{"port": port, "targetPort": 30080}]
