@@ -104,6 +104,12 @@ async def typed(command: str, kubeconfig: Path, folder: Path) -> Answer:
     return Answer(printed.decode(), process.returncode or 0)
 
 
+@pytest.mark.parametrize("named", [row[-1].strip("`") for row in pages.table(PAGE.prose, "Seen on nodes")])
+def test_a_test_that_the_page_names_exists(named: str) -> None:
+    file, _, name = named.partition("::")
+    assert f"async def {name}(" in (pages.ROOT / file).read_text()
+
+
 def test_the_known_differences_on_the_page_are_the_codes() -> None:
     written = [tuple(row) for row in pages.table(PAGE.prose, "Known differences")]
     known = [

@@ -1,5 +1,6 @@
 """The guest's whole file system as one cpio archive in memory: no disk, no root file system to mount."""
 
+import os
 import re
 import shutil
 import stat
@@ -8,22 +9,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.ipvs import interpreter
+from tests.ipvs.packages import Unpacked
+
 _GUEST: Final = Path(__file__).parent / "guest"
 _FOLDERS: Final = (
-    "bin",
-    "sbin",
-    "usr",
-    "usr/bin",
-    "usr/sbin",
-    "lib",
-    "etc",
-    "dev",
-    "proc",
-    "sys",
-    "run",
-    "tmp",
-    "root",
-    "srv",
+    *("bin", "sbin", "usr", "usr/bin", "usr/sbin", "lib"),
+    *("etc", "dev", "proc", "sys", "run", "tmp", "root", "srv"),
 )
 _FOLDER: Final = (stat.S_IFDIR | 0o755, b"")
 _LIBRARY: Final = re.compile(r"(/\S+) \(0x")
@@ -48,10 +40,26 @@ class Tree:
         """A program of this machine and the libraries it is linked with, which keep their paths."""
         source = shutil.which(name)
         assert source is not None, f"no {name} in PATH"
-        self.file(path, Path(source).resolve().read_bytes())
-        linked = subprocess.run(["ldd", source], capture_output=True, text=True, check=False).stdout
-        for library in _LIBRARY.findall(linked):
-            self.file(library.lstrip("/"), Path(library).resolve().read_bytes())
+        self.loaded(Path(source), path)
+
+    def loaded(self, source: Path, path: str) -> None:
+        """The same for anything that is loaded, if it is linked with something."""
+        self._linked(source, path, Path("/"))
+
+    def unpacked(self, folder: Path, path: str) -> None:
+        """The same for a program in an unpacked package, whose libraries may lie beside it."""
+        self._linked(folder / path, path, folder)
+
+    def _linked(self, source: Path, path: str, folder: Path) -> None:
+        self.file(path, source.resolve().read_bytes())
+        if source.suffix in (".py", ".pyc"):
+            return
+        beside = {str(one.parent) for one in folder.rglob("*.so.*")} if folder != Path("/") else set()
+        environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(sorted(beside))}
+        linked = subprocess.run(["ldd", source], capture_output=True, text=True, check=False, env=environment).stdout
+        for library in map(Path, _LIBRARY.findall(linked)):
+            inside = library.relative_to(folder if library.is_relative_to(folder) else "/")
+            self.file(str(inside), library.resolve().read_bytes())
 
     def archive(self) -> Iterator[bytes]:
         """The archive in the format newc; parents come before what is in them."""
@@ -60,15 +68,15 @@ class Tree:
         yield _entry("TRAILER!!!", b"", 0, 0)
 
 
-def build(unpacked: Path, kube_proxy: Path, target: Path) -> Path:
+def build(unpacked: Unpacked, kube_proxy: Path, target: Path) -> Path:
     """
     Write the initramfs to `target`; returns the kernel that belongs to it.
 
     Debian's busybox prefers its own applets over PATH, so the shell is dash: kube-proxy and iptables find the real `ip`.
     """
-    (kernel,) = (unpacked / "boot").glob("vmlinuz-*")
+    (kernel,) = (unpacked.kernel / "boot").glob("vmlinuz-*")
     tree = Tree()
-    busybox = unpacked / "bin" / "busybox"
+    busybox = unpacked.programs / "bin" / "busybox"
     tree.file("bin/busybox", busybox.read_bytes())
     for applet in _lines(busybox, "--list"):
         if applet not in ("ip", "sh", "ash", "busybox"):
@@ -82,7 +90,11 @@ def build(unpacked: Path, kube_proxy: Path, target: Path) -> Path:
         tree.link(f"usr/sbin/{name}", "xtables-legacy-multi")
     for extension in next(iter(Path("/usr/lib").glob("*/xtables"))).glob("*.so"):
         tree.file(str(extension).lstrip("/"), extension.read_bytes())
-    _modules(tree, busybox, unpacked, kernel.name.removeprefix("vmlinuz-"))
+    tree.unpacked(unpacked.programs, "sbin/ipvsadm")
+    for source, path in interpreter.files():
+        tree.loaded(source, path)
+    tree.file("root/probe.py", interpreter.SCRIPT.encode())
+    _modules(tree, busybox, unpacked.kernel, kernel.name.removeprefix("vmlinuz-"))
     tree.file("usr/bin/kube-proxy", kube_proxy.read_bytes())
     tree.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n", 0o644)
     # ipset looks protocols up by name.

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.packets.netns import HostProcess, Namespace, tool
 
 _COMMAND_LINE = "console=ttyS0 quiet panic=-1 rdinit=/init random.trust_cpu=on ipv6.disable=1"
+_PATIENCE = 180.0  # seconds; to boot takes 5 to 15 where nothing else runs
 
 
 class Machine:
@@ -39,7 +40,7 @@ class Machine:
     async def __aenter__(self) -> "Machine":
         self._process.start()
         try:
-            async with asyncio.timeout(60.0):
+            async with asyncio.timeout(_PATIENCE):
                 while not self._channel.exists():
                     assert self._process.pid is not None, f"qemu ended:\n{self._process.last_words()}"
                     await asyncio.sleep(0.05)
@@ -49,7 +50,7 @@ class Machine:
             await self._process.stop()
             if isinstance(error, TimeoutError):
                 console = self._console.read_text(errors="replace")[-2000:]
-                raise AssertionError(f"the guest is not up after 60 s:\n{console}") from None
+                raise AssertionError(f"the guest is not up after {_PATIENCE:g} s:\n{console}") from None
             raise
         return self
 
@@ -57,7 +58,7 @@ class Machine:
         self._writer.close()
         await self._process.stop()
 
-    async def run(self, command: str, timeout: float = 60.0) -> tuple[int, str]:
+    async def run(self, command: str, timeout: float = _PATIENCE) -> tuple[int, str]:
         """Exit code and output of one line of shell in the guest."""
         assert "\n" not in command
         async with self._turn, asyncio.timeout(timeout):
@@ -65,7 +66,7 @@ class Machine:
             output, code = await self._until(rb"@@CODE=(\d+)@@\r?\n")
             return int(code.group(1)), output.decode(errors="replace").replace("\r", "")
 
-    async def do(self, script: str, timeout: float = 60.0) -> str:
+    async def do(self, script: str, timeout: float = _PATIENCE) -> str:
         """The output of commands, one a line, each of which has to succeed."""
         outputs = []
         for line in script.strip().splitlines():

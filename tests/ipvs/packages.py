@@ -1,14 +1,17 @@
-"""What the guest is made of: Debian's cloud kernel and a static busybox, downloaded and unpacked, not installed."""
+"""What the guest is made of: Debian's cloud kernel, a static busybox and ipvsadm, downloaded and unpacked, not installed."""
 
+import dataclasses
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tests.controlplane.cache import Cache
 
 # Installed on this machine: to run the guest, and to be copied into it.
-PROGRAMS = {
+PROGRAMS: Final = {
     "qemu-system-x86_64": "qemu-system-x86",
     "xtables-legacy-multi": "iptables",
     "ipset": "ipset",
@@ -17,10 +20,21 @@ PROGRAMS = {
     "apt-get": "apt",
     "dpkg": "dpkg",
 }
+# For the guest alone; ipvsadm with the libraries that are not on every machine.
+_GUEST: Final = ("busybox-static", "ipvsadm", "libnl-3-200", "libnl-genl-3-200", "libpopt0")
+_KERNEL: Final = "linux-image-cloud-amd64"
 
 
 class PackageError(Exception):
     """A package can't be had; the text says which, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unpacked:
+    """`kernel` holds boot/ and lib/modules/, `programs` bin/busybox, sbin/ipvsadm and libraries."""
+
+    kernel: Path
+    programs: Path
 
 
 def missing() -> list[str]:
@@ -28,20 +42,32 @@ def missing() -> list[str]:
     return sorted(package for program, package in PROGRAMS.items() if shutil.which(program) is None)
 
 
-def unpacked() -> Path:
+def unpacked() -> Unpacked:
     """
-    A folder with boot/, lib/modules/ and bin/busybox, out of the cache if it is there.
+    Out of the cache if they are there, else downloaded; with new lists of packages where those of this machine are missing or stale.
 
     Raises:
-        PackageError: apt does not know the packages or can't download them.
+        PackageError: they are in no cache, and apt can't download them.
     """
+    try:
+        return _unpacked()
+    except PackageError:
+        _run("apt-get", "update", "--quiet")
+        return _unpacked()
+
+
+def _unpacked() -> Unpacked:
     kernel = _kernel()
-    place = Cache.from_environment().root / "ipvs" / kernel
+    return Unpacked(_fetched(kernel, [kernel]), _fetched("programs", _GUEST))
+
+
+def _fetched(name: str, packages: Sequence[str]) -> Path:
+    place = Cache.from_environment().root / "ipvs" / name
     if not place.exists():
-        scratch = place.with_name(f".{kernel}-new")
+        scratch = place.with_name(f".{name}-new")
         shutil.rmtree(scratch, ignore_errors=True)
         (scratch / "debs").mkdir(parents=True)
-        _run("apt-get", "download", "--quiet", kernel, "busybox-static", directory=scratch / "debs")
+        _run("apt-get", "download", "--quiet", *packages, directory=scratch / "debs")
         for package in sorted((scratch / "debs").glob("*.deb")):
             _run("dpkg", "-x", str(package), str(scratch), directory=scratch)
         shutil.rmtree(scratch / "debs")
@@ -51,9 +77,9 @@ def unpacked() -> Path:
 
 def _kernel() -> str:
     """The package behind linux-image-cloud-amd64, whose name changes with each security update."""
-    found = re.search(r"Depends: (linux-image-\S+)", _run("apt-cache", "depends", "linux-image-cloud-amd64"))
+    found = re.search(r"Depends: (linux-image-\S+)", _run("apt-cache", "depends", _KERNEL))
     if found is None:
-        raise PackageError("apt knows no linux-image-cloud-amd64: run `apt-get update`")
+        raise PackageError(f"apt knows no {_KERNEL}: run `apt-get update`")
     return found.group(1)
 
 

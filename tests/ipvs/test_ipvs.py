@@ -3,11 +3,13 @@
 import pytest
 
 from tests.harness import objects
-from tests.ipvs.site import Sight, Site, sight
+from tests.ipvs.site import PATIENCE, TIMEOUT, Sight, Site, sight
+from tests.packets.clients import http
 from tests.packets.lab import Served
 from tests.packets.rows import other
+from tests.packets.topology import CLIENT, lan_addresses
 
-pytestmark = pytest.mark.timeout(240)  # everything in the guest is emulated
+pytestmark = pytest.mark.timeout(TIMEOUT)
 EVERYBODY = frozenset({"client", "node", "pod"})
 
 
@@ -17,6 +19,7 @@ def the_node_owns_the_address(seen: Sight) -> None:
     assert seen.answered == EVERYBODY
     assert seen.passed == {"client"}
     assert not seen.probe_answered, "a probe from the load balancer's own address was answered"
+    assert seen.measured == "short-cut"
 
 
 def the_load_balancer_owns_the_address(seen: Sight) -> None:
@@ -25,6 +28,7 @@ def the_load_balancer_owns_the_address(seen: Sight) -> None:
     assert seen.answered == EVERYBODY
     assert seen.passed == EVERYBODY
     assert seen.probe_answered, "no answer to a probe from the load balancer's own address"
+    assert seen.measured == "load balancer"
 
 
 OWNERS = {"VIP": the_node_owns_the_address, "Proxy": the_load_balancer_owns_the_address}
@@ -52,3 +56,23 @@ async def test_without_an_annotation_proxy_is_published_first_and_the_backends_s
         the_load_balancer_owns_the_address(await sight(served, site))
         balancer = await served.wait_balancer(lambda one: all(each["healthy"] for each in one["status"]["targets"]))
         assert len(balancer["status"]["targets"]) == 1
+
+
+@pytest.mark.scenario("B83")
+async def test_probes_to_the_address_itself_reach_the_health_check_and_no_port_that_is_not_the_services(
+    site: Site,
+) -> None:
+    async with site.service("VIP", pods=("server1",), externalTrafficPolicy="Local") as served:
+        address, port = await served.address(), (await served.get())["spec"]["healthCheckNodePort"]
+        prober = site.hosts[CLIENT]
+        # As a cloud that keeps the destination delivers its probes.
+        prober.run("ip", "route", "add", f"{address}/32", "via", lan_addresses("node1")[0])
+        try:
+            assert (await http(prober, address, port, "/healthz", PATIENCE))[0] == 200
+            # kube-proxy's own health is served on all addresses of the node, but not on this one.
+            with pytest.raises(ConnectionRefusedError):
+                await http(prober, address, 10256, "/healthz", PATIENCE)
+            await served.move("server2")  # on another node
+            assert (await http(prober, address, port, "/healthz", PATIENCE))[0] == 503
+        finally:
+            prober.run("ip", "route", "del", f"{address}/32")

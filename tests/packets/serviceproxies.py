@@ -37,7 +37,8 @@ class Said:
     err: str
 
     def json(self) -> Any:
-        """The output of `--output json`."""
+        """The output of `--output json`; AssertionError with what was said instead."""
+        assert self.out, f"it ended with {self.code}: {self.err}"
         return json.loads(self.out)
 
 
@@ -132,9 +133,10 @@ def _forget_rules(proxy: KubeProxy) -> None:
 
 
 @contextlib.asynccontextmanager
-async def with_translated(lab: Lab, azure: str, binary: Path, directory: Path, api: Path) -> AsyncIterator[Lab]:
-    """The lab with kube-proxies that run what `convert` makes of this file of Azure's; its own are back at the end."""
-    configuration = await translated(azure)
+async def with_translated(
+    lab: Lab, configuration: Json, binary: Path, directory: Path, api: Path
+) -> AsyncIterator[Lab]:
+    """The lab with kube-proxies that run a translated configuration; its own are back at the end."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(without_kube_proxy(lab))
         proxies: dict[str, KubeProxy] = {}
