@@ -48,6 +48,17 @@ async def ask(
         raise UnservedError(f"{host.host} to {address} port {port}/{protocol}: {error!r}") from error
 
 
+async def unserved(
+    host: Namespace, address: str, port: int, protocol: str = "TCP", *, source: str | None = None
+) -> bool:
+    """Whether a request gets no answer."""
+    try:
+        await ask(host, address, port, protocol, source=source, patience=IN_VAIN)
+    except UnservedError:
+        return True
+    return False
+
+
 class Held:
     """One TCP connection that stays; `async with` opens and closes it. Errors are OSError and TimeoutError."""
 

@@ -1,10 +1,11 @@
 """Changing ipMode while traffic flows, and what is left when a Service goes."""
 
+import asyncio
 import contextlib
 
 import pytest
 
-from tests.packets.clients import IN_VAIN, Held, Stream, UnservedError, ask
+from tests.packets.clients import Held, Stream, unserved
 from tests.packets.cluster import FAMILIES
 from tests.packets.lab import Lab
 from tests.packets.rows import INSIDE, OUTSIDE, ROWS, other, view
@@ -81,7 +82,5 @@ async def test_a_removed_service_leaves_no_rule_and_no_listener_behind(lab: Lab,
         await served.remove()
         await lab.settle()
         assert await lab.naming(*named) == {word: [] for word in named}
-        for address in addresses:
-            with pytest.raises(UnservedError):
-                await ask(lab.hosts[OUTSIDE], address, 80, patience=IN_VAIN)
+        assert all(await asyncio.gather(*(unserved(lab.hosts[OUTSIDE], address, 80) for address in addresses)))
         assert await lab.clouds[cloud].load_balancer(served.uid) is None
