@@ -34,6 +34,7 @@ from ccm_lb.errors import (
     NotFoundError,
     UnauthorizedError,
 )
+from tests.controlplane.server import free_ports
 
 OK = {"kind": "Service", "metadata": {"name": "web"}}
 CUT = web.Response(status=599)
@@ -283,7 +284,7 @@ async def test_a_redirect_is_not_followed(api: ApiServer, clock: VirtualClock) -
 
 
 async def test_nobody_listening_is_said_with_the_server(api: ApiServer, clock: VirtualClock) -> None:
-    api.url = f"http://127.0.0.1:{test_utils.unused_port()}"
+    api.url = f"http://127.0.0.1:{free_ports(1)[0]}"
     async with client(api, clock) as sut:
         with pytest.raises(
             ApiUnreachableError,
