@@ -3,6 +3,7 @@
 import fcntl
 import io
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -128,10 +129,13 @@ def test_a_second_builder_waits_for_the_first(tmp_path: Path) -> None:
         fcntl.flock(first, fcntl.LOCK_EX)
         waiting = threading.Thread(target=second)
         waiting.start()
+        deadline = time.monotonic() + 50
+        while "waiting for it" not in output.getvalue():
+            assert time.monotonic() < deadline, "it says nothing"
+            time.sleep(0.01)
         assert not entered.wait(0.1)
-    waiting.join(5)
+    waiting.join(50)
     assert entered.is_set()
-    assert "waiting for it" in output.getvalue()
 
 
 @pytest.mark.parametrize(
