@@ -20,7 +20,11 @@ class AddressMode(StrEnum):
     def family_refusal(self, family: str) -> str | None:
         """Why a load balancer can't have an address of this family, or None."""
         if family == "IPv6" and self is not AddressMode.INTERFACE:
-            return "IPv6 has no network like 127/8 to take addresses from: serve with --addresses interface"
+            reason = {
+                AddressMode.LOOPBACK: "IPv6 has no network like 127/8 to take addresses from",
+                AddressMode.SHARED: "all load balancers share one address, which is IPv4",
+            }[self]
+            return f"{reason}: serve with --addresses interface"
         return None
 
 

@@ -76,16 +76,18 @@ async def test_source_hash_keeps_each_client_with_its_target(api: Api, backends:
 
 async def test_session_affinity_keeps_a_client_until_its_timeout(api: Api, backends: Backends) -> None:
     port = await two_backends(backends)
-    item = await create(api, port, sessionAffinity={"timeoutSeconds": 0.4})
-    assert len(await answers(item, 4)) == 1
-    assert len(await answers(item, 4, "127.0.3.9")) == 1
-    await asyncio.sleep(0.5)
-    # Forgotten: turns are taken again, one connection each.
-    seen = set()
-    for _ in range(2):
-        seen |= set(await answers(item, 1))
-        await asyncio.sleep(0.5)
-    assert seen == {"a", "b"}
+    kept = await create(api, port, sessionAffinity={"timeoutSeconds": 3600})
+    assert len(await answers(kept, 4)) == 1
+    assert len(await answers(kept, 4, "127.0.3.9")) == 1
+    forgotten = await create(api, port, uid="u2", sessionAffinity={"timeoutSeconds": 0.1})
+    seen: set[str] = set()
+
+    async def both() -> bool:
+        seen.update(await answers(forgotten, 1))
+        await asyncio.sleep(0.2)
+        return seen == {"a", "b"}
+
+    await until(both)
 
 
 def test_affinity_follows_its_clock_and_forgets_targets_that_are_gone() -> None:
@@ -111,11 +113,12 @@ def test_affinity_follows_its_clock_and_forgets_targets_that_are_gone() -> None:
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(api: Api, backends: Backends) -> None:
     port = await two_backends(backends)
-    listeners = [{"port": 8080, "targetPort": port, "idleTimeoutSeconds": 0.4}]
+    # Long enough for the busy one to be seen busy where the machine is slow.
+    listeners = [{"port": 8080, "targetPort": port, "idleTimeoutSeconds": 2}]
     item = await create(api, port, listeners=listeners)
+    started = time.monotonic()
     async with connection(address_of(item)) as (idle, _), connection(address_of(item)) as (busy, writer):
         await idle.readline(), await busy.readline()
-        started = time.monotonic()
         closing = asyncio.create_task(idle.read())
         while not closing.done():
             writer.write(b"x")
@@ -123,20 +126,21 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not(api: Api, back
             await asyncio.sleep(0.02)
         with pytest.raises(ConnectionResetError):
             await closing
-        assert 0.3 < time.monotonic() - started < 5
+        assert time.monotonic() - started >= 1.9
     assert [flow["ending"] for flow in (await api.get("/v1/flows"))["items"]][-1] == "idle"
 
 
 async def test_removed_targets_drain_and_end_after_the_timeout(api: Api, backends: Backends) -> None:
     port = await two_backends(backends)
-    item = await create(api, port, [TWO[0]], drainTimeoutSeconds=0.5)
+    item = await create(api, port, [TWO[0]], drainTimeoutSeconds=3600)
     async with connection(address_of(item)) as (reader, writer):
         assert await reader.readline() == b"a\n"
-        started = time.monotonic()
         await api.call("PATCH", f"{LBS}/{item['id']}", {"targets": [TWO[1]]})
         writer.write(b"still\n")
         assert await asyncio.wait_for(reader.readline(), DEADLINE) == b"still\n"
         assert await greeting(address_of(item)) == "b"
+        started = time.monotonic()
+        await api.call("PATCH", f"{LBS}/{item['id']}", {"drainTimeoutSeconds": 0.5})
         with pytest.raises(ConnectionResetError):
             await asyncio.wait_for(reader.read(), DEADLINE)
         assert time.monotonic() - started >= 0.45
@@ -154,6 +158,58 @@ async def test_all_unhealthy_closed_resets_clients(api: Api, backends: Backends)
     await until(closed)
     await api.call("PATCH", f"{LBS}/{item['id']}", {"whenAllUnhealthy": "open"})
     assert await greeting(address_of(item)) in {"a", "b"}
+
+
+async def test_load_balancers_share_the_probes_of_a_node_and_port(api: Api, backends: Backends) -> None:
+    probes = 0
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal probes
+        probes += 1
+        await reader.read()
+
+    health = await backends.serve(count)
+    check = {"port": health, "intervalSeconds": 3600}
+    items = [await create(api, 1, [TWO[0]], uid=f"u{number}", healthCheck=check) for number in range(10)]
+
+    async def all_healthy() -> bool:
+        shown = [(await api.get(f"{LBS}/{item['id']}"))["status"]["targets"] for item in items]
+        return [target["healthy"] for targets in shown for target in targets] == [True] * 10
+
+    await until(all_healthy)
+    # The first probe of all is followed by a second one at once.
+    assert probes <= 2
+
+
+async def test_a_node_whose_kube_proxy_says_that_it_is_not_well_leaves_and_returns(
+    api: Api, backends: Backends
+) -> None:
+    said = {"127.0.0.1": b"200 OK", "127.0.0.2": b"200 OK"}
+    asked = set()
+
+    async def healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.add((await reader.readline()).split()[1])
+        writer.write(b"HTTP/1.1 %s\r\n\r\n" % said[writer.get_extra_info("sockname")[0]])
+
+    port = await two_backends(backends)
+    health = await backends.serve(healthz, "127.0.0.1")
+    await backends.serve(healthz, "127.0.0.2", health)
+    # As for kube-proxy's port 10256, and a Service's healthCheckNodePort.
+    check = {"protocol": "http", "port": health, "path": "/healthz", "intervalSeconds": 0.05, "timeoutSeconds": 60}
+    item = await create(api, port, healthCheck=check)
+
+    async def healthy(*expected: bool) -> bool:
+        targets = (await api.get(f"{LBS}/{item['id']}"))["status"]["targets"]
+        return [target["healthy"] for target in targets] == list(expected)
+
+    await until(lambda: healthy(True, True))
+    said["127.0.0.1"] = b"503 Service Unavailable"
+    await until(lambda: healthy(False, True))
+    assert set(await answers(item, 4)) == {"b"}
+    said["127.0.0.1"] = b"200 OK"
+    await until(lambda: healthy(True, True))
+    assert set(await answers(item, 4)) == {"a", "b"}
+    assert asked == {b"/healthz"}
 
 
 async def test_a_connection_limit_is_kept(api: Api, backends: Backends) -> None:
@@ -223,7 +279,7 @@ async def test_tcp_and_udp_share_a_port_number(api: Api, backends: Backends) -> 
 
 async def test_udp_clients_keep_their_target_are_counted_and_time_out(api: Api) -> None:
     async with udp_server("a", "127.0.0.1") as port, udp_server("b", "127.0.0.2", port):
-        listeners = [{"protocol": "UDP", "port": 5353, "targetPort": port, "idleTimeoutSeconds": 0.4}]
+        listeners = [{"protocol": "UDP", "port": 5353, "targetPort": port}]
         item = await api.create(listeners=listeners, targets=TWO)
         path = f"{LBS}/{item['id']}"
         async with udp_client(address_of(item), 5353) as one, udp_client(address_of(item), 5353) as two:
@@ -233,6 +289,7 @@ async def test_udp_clients_keep_their_target_are_counted_and_time_out(api: Api) 
             assert (listener["activeConnections"], listener["bytesIn"], listener["bytesOut"]) == (2, 4, 12)
             assert [target["connections"] for target in (await api.get(path))["status"]["targets"]] == [1, 1]
             assert (await api.get(path))["status"]["targets"][0]["reason"].startswith("not probed")
+            await api.call("PATCH", path, {"listeners": [listeners[0] | {"idleTimeoutSeconds": 0.2}]})
 
             async def over() -> bool:
                 return bool((await api.get(path))["status"]["listeners"][0]["activeConnections"] == 0)

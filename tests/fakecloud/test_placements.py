@@ -246,6 +246,7 @@ def test_a_plain_pod_serves_all_on_its_one_address_without_any_right_and_refuses
         assert create("u3", 8081)[0] == 201
         status, refused = cloud.call("POST", LBS, load_balancer(uid="u6", families=["IPv6"]))
         assert (status, refused["errors"][0]["field"]) == (422, "families[0]")
+        assert "share one address" in refused["detail"]
         # The pod comes back elsewhere: its load balancers are where it is.
         process.end()
         subprocess.run(["ip", "-n", pod, "addr", "flush", "scope", "global"], check=True)

@@ -31,9 +31,9 @@ http {{
 HAPROXY = """
 defaults
   mode http
-  timeout client 5s
-  timeout server 5s
-  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  timeout connect 60s
 frontend f
   bind 127.0.0.1:{port} accept-proxy
   bind ::1:{port} accept-proxy

@@ -30,7 +30,8 @@ from tests.fakecloud.clients import (
 )
 
 LBS = "/v1/load-balancers"
-FAST = {"intervalSeconds": 0.05, "timeoutSeconds": 0.5}
+# Probes are refused or answered; none has to be given up, however busy the machine is.
+FAST = {"intervalSeconds": 0.05, "timeoutSeconds": 60}
 
 
 def open_files() -> int:
@@ -104,11 +105,16 @@ async def test_a_client_that_does_not_read_stops_the_target_instead_of_filling_m
         healthCheck={"intervalSeconds": 3600, "port": await backends.start("health")},
     )
     with socket.create_connection((address_of(item), 8080)) as client:
+
+        async def begun() -> bool:
+            return written > 0
+
+        await until(begun)
         previous = -1
         while previous != written:
             previous = written
             await asyncio.sleep(0.3)
-        assert 0 < written < 50_000_000
+        assert written < 50_000_000
         client.setblocking(False)
 
         # It goes on once the client reads again.
@@ -132,7 +138,7 @@ async def test_a_dead_target_is_skipped_before_the_health_check_knows(api: Api, 
 class TestWithAShortConnectTimeout:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        return settings.model_copy(update={"connect_timeout": 0.2})
+        return settings.model_copy(update={"connect_timeout": 1.0})
 
     async def test_what_a_client_says_meanwhile_waits_until_a_target_that_answers_is_found(
         self, api: Api, backends: Backends
