@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 PYTHON: Final = Path(sys.executable).resolve()
-PROBE: Final = f"{PYTHON} -S -B /root/probe.py"
+PROBE: Final = f"{PYTHON} -S /root/probe.py"
 _PACKAGES: Final = Path(__file__).parents[2]
 SCRIPT: Final = """
 import asyncio, sys

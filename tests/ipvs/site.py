@@ -32,7 +32,7 @@ _API_ADDRESS: Final = "172.30.0.1"
 TIMEOUT: Final = 600.0  # for a test, the first of which boots the guest; seconds, as all of these
 _SYNCED: Final = 200.0
 PATIENCE: Final = 20.0  # for an answer that comes
-_SILENCE: Final = 5.0  # until an answer is taken not to come: the kernel alone would give it
+_SILENCE: Final = 8.0  # until an answer is taken not to come: the kernel alone would give it
 # A process that has ended and that nobody has asked for keeps its number, not its command line.
 _STOP: Final = """
 kill $(cat /tmp/kube-proxy.pid)
@@ -116,7 +116,8 @@ async def sight(served: Served, site: Site) -> Sight:
         _probed(site, address, port["nodePort"]),
         site.machine.do(f"{interpreter.PROBE} {address} 80 {_NODE_ADDRESS}"),
     )
-    return Sight(bound, frozenset(answered), frozenset(passed), probe_answered, measured.partition(":")[0])
+    answer = measured.strip().splitlines()[-1].partition(":")[0]
+    return Sight(bound, frozenset(answered), frozenset(passed), probe_answered, answer)
 
 
 async def _asks(site: Site, client: str, address: str) -> bool:

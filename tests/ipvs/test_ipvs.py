@@ -1,11 +1,14 @@
 """kube-proxy in mode ipvs puts a published address on every node, unless its ipMode is Proxy."""
 
+import asyncio
+
 import pytest
 
 from tests.harness import objects
 from tests.ipvs.site import PATIENCE, TIMEOUT, Sight, Site, sight
 from tests.packets.clients import http
 from tests.packets.lab import Served
+from tests.packets.netns import Namespace
 from tests.packets.rows import other
 from tests.packets.topology import CLIENT, lan_addresses
 
@@ -68,11 +71,26 @@ async def test_probes_to_the_address_itself_reach_the_health_check_and_no_port_t
         # As a cloud that keeps the destination delivers its probes.
         prober.run("ip", "route", "add", f"{address}/32", "via", lan_addresses("node1")[0])
         try:
-            assert (await http(prober, address, port, "/healthz", PATIENCE))[0] == 200
+            await _answers(prober, address, port, 200)
             # kube-proxy's own health is served on all addresses of the node, but not on this one.
             with pytest.raises(ConnectionRefusedError):
                 await http(prober, address, 10256, "/healthz", PATIENCE)
             await served.move("server2")  # on another node
-            assert (await http(prober, address, port, "/healthz", PATIENCE))[0] == 503
+            await _answers(prober, address, port, 503)
         finally:
             prober.run("ip", "route", "del", f"{address}/32")
+
+
+async def _answers(prober: Namespace, address: str, port: int, status: int) -> None:
+    """Until probes are answered so: kube-proxy counts a sync as ended before it tells its health checks of it."""
+    seen: object = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while seen != status:
+                try:
+                    seen = (await http(prober, address, port, "/healthz", PATIENCE))[0]
+                except OSError as error:
+                    seen = error
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        raise AssertionError(f"{address} port {port}: {seen!r} in the place of {status}") from None
