@@ -77,7 +77,9 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         wanted = requests.desired(service, nodes, annotations.parse(service), self.context.config.proxy_protocol)
         found = await self._find(service)
-        if found:
+        if found and found[0]["state"] == "error":
+            load_balancer = await self._repair(service, found[0], wanted)
+        elif found:
             load_balancer = await self._update(service, found[0], wanted)
         else:
             owner = {"cluster": self.context.cluster_id, "uid": service.uid}
@@ -87,17 +89,37 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             )
             # The answer to a create is the first load balancer of this owner: made by a request whose reply was lost, it is older.
             load_balancer = await self._update(service, load_balancer, wanted)
+        requests.check_carried_out(load_balancer)
         return self._published(service, load_balancer)
 
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
         found = await self._find(service)
         if not found:
             raise CCMError("the load balancer is not there")
-        await self._update(service, found[0], {"targets": list(requests.targets_of(service, nodes))})
+        requests.check_carried_out(
+            await self._update(service, found[0], {"targets": list(requests.targets_of(service, nodes))})
+        )
 
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         for load_balancer in await self._find(service):
             await self._call("DELETE", f"/v1/load-balancers/{load_balancer['id']}", accept=(204, 404))
+
+    async def _repair(self, service: Service, broken: Mapping[str, Any], wanted: dict[str, Any]) -> Mapping[str, Any]:
+        """
+        Have the cloud try again what ended in an error.
+
+        Raises CCMError where that has to wait, so that each try comes later than the one before.
+        """
+        if not service.status.load_balancer.ingress:
+            # Nobody knows its address yet, so there is nothing to lose; the next attempt makes a new one.
+            await self._call("DELETE", f"/v1/load-balancers/{broken['id']}", accept=(204, 404))
+            raise CCMError(f"the load balancer {broken['id']} ended in an error and was removed; a new one is made")
+        # A change that changes nothing is not carried out, and this one is another for each error.
+        tags = {**wanted["tags"], requests.REPAIRED: str(broken["action"])}
+        repaired = await self._update(service, broken, {**wanted, "tags": tags})
+        if repaired["state"] != "active":
+            raise CCMError(f"the load balancer {broken['id']} is in an error; its settings were sent again")
+        return repaired
 
     # ---- the difference, and nothing else
 

@@ -8,11 +8,13 @@ from typing import Any
 from ccm_lb import portstatus
 from ccm_lb.annotations import HealthCheckProtocol, Options, ProxyProtocol
 from ccm_lb.backends.base import Response
-from ccm_lb.errors import PortsError
+from ccm_lb.errors import CCMError, PortsError, RetryAfterError
 from ccm_lb.objects import Node, PortStatus, Service
 
 log = logging.getLogger(__name__)
 
+REPAIRED = "ccm-lb.dev/repaired-after"  # a tag: the action whose error the load balancer was repaired after
+PENDING_PAUSE = 2.0  # seconds until a load balancer is looked at again whose change the cloud still works on
 PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
 _AFFINITY_SECONDS = 10_800  # where the Service names none; Kubernetes' own default
 
@@ -115,6 +117,15 @@ def unknown_servers(response: Response) -> frozenset[str]:
         error for error in errors if error["field"].startswith("targets[") and error["field"].endswith("].server")
     ]
     return frozenset(str(error.get("value")) for error in unknown) if len(unknown) == len(errors) else frozenset()
+
+
+def check_carried_out(load_balancer: Mapping[str, Any]) -> None:
+    """Raise RetryAfterError or CCMError while the cloud has not done what it accepted: its address may lead nowhere."""
+    name, state = load_balancer["id"], load_balancer["state"]
+    if state == "pending":
+        raise RetryAfterError(f"the cloud still works on the load balancer {name}", PENDING_PAUSE)
+    if state == "error":
+        raise CCMError(f"the load balancer {name} ended in an error")
 
 
 def complaint(response: Response) -> str:
