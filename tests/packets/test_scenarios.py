@@ -25,6 +25,9 @@ HEALTH_CHECK_PROTOCOL = "ccm-lb.dev/health-check-protocol"
 SETTLE = 60.0  # seconds until a test gives up waiting for what has to happen; nothing is promised to be that slow
 IN_VAIN = 1.2  # seconds until a client gives up that has to be refused
 
+# What is asked here of kube-proxy is the same in each of its modes.
+pytestmark = pytest.mark.parametrize("lab", ["nftables"], indirect=True)
+
 
 # ---- source ranges
 
@@ -50,11 +53,13 @@ async def test_wider_source_ranges_shut_nobody_out_for_a_moment_though_the_cloud
         address, client = await served.address(), lab.hosts[OUTSIDE]
         with pytest.raises(UnservedError):
             await ask(client, address, 80, source=second, patience=IN_VAIN)
+        generation = (await served.balancer())["generation"]
         await served.patch({"spec": {"loadBalancerSourceRanges": wide}})
         async with asyncio.timeout(SETTLE):
-            while (ranges := (await served.balancer())["sourceRanges"]) != wide:
-                assert ranges == narrow
+            while (balancer := await served.balancer())["sourceRanges"] != wide:
+                assert balancer["sourceRanges"] == narrow
                 await ask(client, address, 80, source=allowed)
+        assert balancer["generation"] == generation + 1, "a change in two steps has a moment between them"
         for source in (allowed, second):
             await ask(client, address, 80, source=source)
         assert [one["status"] for one in await lab.clouds["balancer"].journal(fault=fault)] == [503] * 3
