@@ -104,9 +104,9 @@ class Row:
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, help="how long each measurement takes")
+@click.option("--seconds", default=5, show_default=True, help="how long each measurement takes; wrk knows whole ones")
 @click.option("--rounds", default=3, show_default=True, help="how often each is made; the median counts")
-def main(*, seconds: float, rounds: int) -> None:
+def main(*, seconds: int, rounds: int) -> None:
     """Print what fakecloud's data plane carries, beside HAProxy."""
     missing = [name for name in ("haproxy", "nginx", "wrk") if _program(name) is None]
     if missing:
@@ -123,7 +123,7 @@ def main(*, seconds: float, rounds: int) -> None:
         click.echo(f"| {row.what} | {row.fakecloud} | {row.haproxy} | {row.ratio} | {row.wanted} |")
 
 
-def _measure(directory: Path, running: contextlib.ExitStack, seconds: float, rounds: int) -> Iterator[Row]:
+def _measure(directory: Path, running: contextlib.ExitStack, seconds: int, rounds: int) -> Iterator[Row]:
     target = _free_port()
     (directory / "bulk").write_bytes(bytes(64 * 2**20))
     _start(running, directory, "nginx", NGINX.format(directory=directory, port=target))
@@ -146,7 +146,7 @@ def _measure(directory: Path, running: contextlib.ExitStack, seconds: float, rou
 
 
 def _compared(
-    what: str, path: str, header: str | None, wanted: float, proxies: tuple[Proxy, Proxy], seconds: float, rounds: int
+    what: str, path: str, header: str | None, wanted: float, proxies: tuple[Proxy, Proxy], seconds: int, rounds: int
 ) -> Row:
     figures: dict[str, list[Figure]] = {proxy.name: [] for proxy in proxies}
     for _ in range(rounds):
@@ -162,10 +162,10 @@ def _compared(
     return Row(what, shown(ours), shown(theirs), ratio, f"{wanted}")
 
 
-def _ask(proxy: Proxy, path: str, header: str | None, seconds: float) -> Figure:
+def _ask(proxy: Proxy, path: str, header: str | None, seconds: int) -> Figure:
     address, port = proxy.endpoint
     connections = "4" if path == "/bulk" else "64"
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", f"http://{address}:{port}{path}"]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", f"http://{address}:{port}{path}"]
     before = proxy.cpu()
     told = subprocess.run(command + (["-H", header] if header else []), check=True, capture_output=True, text=True)
     used = max(proxy.cpu() - before, 1 / _TICKS)
@@ -181,7 +181,7 @@ def _median(figures: list[Figure]) -> Figure:
     return Figure(statistics.median(one.rate for one in figures), statistics.median(one.per_cpu for one in figures))
 
 
-def _datagrams(cloud: "Cloud", seconds: float) -> Row:
+def _datagrams(cloud: "Cloud", seconds: int) -> Row:
     """64 bytes each, one way: what arrives behind the load balancer while one client sends as fast as it can."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
@@ -221,7 +221,7 @@ def _idle(*proxies: Proxy) -> Row:
     )
 
 
-def _rest(cloud: "Cloud", target: int, seconds: float) -> Row:
+def _rest(cloud: "Cloud", target: int, seconds: int) -> Row:
     for number in range(RESTING):
         cloud.create(f"rest-{number}", "TCP", target)
     time.sleep(2)
