@@ -58,16 +58,19 @@ class Watch:
             began, pause = loop.time(), BROKEN_PAUSE
             try:
                 await self._watch()
+                refused = BROKEN_PAUSE
                 if loop.time() - began >= WATCH_SECONDS / 2:
                     continue  # as asked; a server that ends it earlier is not asked hot
+            except ForbiddenError as error:
+                self._say(error)
+                self._version = ""
+                pause = refused = min(2 * refused, REFUSED_PAUSE)
             except ApiError as error:
                 self._say(error)
-                self._version = ""  # most often too old to go on from
-                if isinstance(error, ForbiddenError):
-                    lasted = loop.time() - began > BROKEN_PAUSE  # so it was granted until now
-                    pause = refused = BROKEN_PAUSE if lasted else min(2 * refused, REFUSED_PAUSE)
+                self._version, refused = "", BROKEN_PAUSE  # most often the version is too old to go on from
             except (ApiUnreachableError, aiohttp.ClientError, TimeoutError, ValueError) as error:
                 self._say(error)
+                refused = BROKEN_PAUSE
             self.begun.set()
             await asyncio.sleep(pause)
 
