@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -47,5 +48,27 @@ def test_a_socket_made_in_a_namespace_stays_there_and_the_thread_comes_back() ->
             listening.listen()
             assert here.readlink() == home
             assert "127.0.0.1:1 " in host.run("ss", "-ltnH")
+    finally:
+        host.remove()
+
+
+def test_a_connection_that_needs_a_second_packet_is_counted_as_one_that_lost_its_first() -> None:
+    host = netns.create(["deaf"])["deaf"]
+    try:
+        assert host.lost_first_packets() == 0
+        nobody = "neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev here"
+        lines = (
+            "link add here up type veth peer name there",
+            "link set there up",
+            "addr add 192.0.2.1/24 dev here",
+            nobody,
+        )
+        host.run("ip", "-batch", "-", text="\n".join(lines))
+        with host.open_socket("192.0.2.2") as connecting:
+            connecting.connect_ex(("192.0.2.2", 1))
+            until = time.monotonic() + 30
+            while host.lost_first_packets() == 0:
+                assert time.monotonic() < until
+                time.sleep(0.05)
     finally:
         host.remove()
