@@ -16,11 +16,6 @@ from tests.component.world import CLUSTER, UID, World
 CONDITION = "LoadBalancerPortsError"
 
 
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
-
-
 def giving(world: World, ip: str) -> World:
     """The cloud gives this very address."""
     world.cloud._pools["IPv6" if ":" in ip else "IPv4"] = iter([ip])  # type: ignore[assignment]

@@ -19,11 +19,6 @@ IP = "203.0.113.1"
 PROXY, VIP = {"ip": IP, "ipMode": "Proxy"}, {"ip": IP, "ipMode": "VIP"}
 
 
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
-
-
 def annotated(value: str | None) -> builders.Tweak:
     return builders.annotated(ccm_annotations.IP_MODE, value)
 

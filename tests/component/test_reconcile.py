@@ -7,32 +7,10 @@ import logging
 import pytest
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.errors import (
-    ApiError,
-    CCMError,
-    NotLeaderError,
-    RetryAfterError,
-    TerminalError,
-)
+from ccm_lb.errors import ApiError, CCMError, NotLeaderError, RetryAfterError, TerminalError
 from ccm_lb.objects import CLEANUP_FINALIZER
 from ccm_lb.testing import builders
-from tests.component.world import (
-    CHOSEN,
-    CLUSTER,
-    ENSURED,
-    ENSURING,
-    KEY,
-    NO_NODES,
-    OTHER_UID,
-    UID,
-    World,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
-
+from tests.component.world import CHOSEN, CLUSTER, ENSURED, ENSURING, KEY, NO_NODES, OTHER_UID, UID, World
 
 # ---- ensure
 

@@ -6,26 +6,11 @@ import asyncio
 
 import pytest
 
-from ccm_lb.errors import (
-    ApiError,
-    CCMError,
-    ImplementedElsewhereError,
-    RetryAfterError,
-    TerminalError,
-)
+from ccm_lb.errors import ApiError, CCMError, ImplementedElsewhereError, RetryAfterError, TerminalError
 from ccm_lb.objects import CLEANUP_FINALIZER
 from ccm_lb.testing import builders
 from ccm_lb.testing.script import Late, Lost
-from tests.component.world import (
-    DELETED,
-    DELETING,
-    World,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
+from tests.component.world import DELETED, DELETING, World
 
 
 async def test_a_deleted_service_loses_load_balancer_status_and_finalizer_in_one_patch(world: World) -> None:

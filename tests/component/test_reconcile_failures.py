@@ -8,14 +8,7 @@ import pytest
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.backends.base import BackendContext
-from ccm_lb.errors import (
-    ApiError,
-    CCMError,
-    ImplementedElsewhereError,
-    NotLeaderError,
-    RetryAfterError,
-    TerminalError,
-)
+from ccm_lb.errors import ApiError, CCMError, ImplementedElsewhereError, NotLeaderError, RetryAfterError, TerminalError
 from ccm_lb.objects import CLEANUP_FINALIZER, LoadBalancerIngress, LoadBalancerStatus, Service
 from ccm_lb.reconcile import Dependencies, Reconciler
 from ccm_lb.testing import builders
@@ -23,17 +16,7 @@ from ccm_lb.testing.fakes import FakeClock
 from ccm_lb.testing.memory import MemoryBackend, MemoryConfig
 from ccm_lb.testing.script import Late, Lost
 from ccm_lb.testing.transports import NoTransport
-from tests.component.world import (
-    CLUSTER,
-    ENSURING,
-    World,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
-
+from tests.component.world import CLUSTER, ENSURING, World
 
 # ---- ensure, and something fails
 

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ccm_lb.errors import (
-    CCMError,
-    ImplementedElsewhereError,
-    NotLeaderError,
-    RetryAfterError,
-    TerminalError,
-)
+from ccm_lb.errors import CCMError, ImplementedElsewhereError, NotLeaderError, RetryAfterError, TerminalError
 from ccm_lb.objects import EXCLUDE_LABEL
 from ccm_lb.testing import builders
-from tests.component.world import (
-    CLUSTER,
-    NO_NODES,
-    UID,
-    UPDATED,
-    World,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
+from tests.component.world import CLUSTER, NO_NODES, UID, UPDATED, World
 
 
 @pytest.mark.parametrize("change", ["added", "removed"])

@@ -18,23 +18,7 @@ from ccm_lb.errors import (
 from ccm_lb.objects import CLEANUP_FINALIZER
 from ccm_lb.testing import builders
 from ccm_lb.testing.script import Late
-from tests.component.world import (
-    CHOSEN,
-    CLUSTER,
-    DELETED,
-    DELETING,
-    ENSURED,
-    ENSURING,
-    KEY,
-    OTHER_UID,
-    World,
-)
-
-
-@pytest.fixture
-def world() -> World:
-    return World.reconciling()
-
+from tests.component.world import CHOSEN, CLUSTER, DELETED, DELETING, ENSURED, ENSURING, KEY, OTHER_UID, World
 
 # ---- whose finalizer
 
