@@ -210,7 +210,7 @@ class Process:
         self._process = subprocess.Popen(
             command, env=os.environ | (environment or {}), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        # Half a second of work, of which a machine that is very busy makes half a minute.
+        # Two seconds of work, of which a machine that is very busy makes half a minute.
         deadline = time.monotonic() + 3 * DEADLINE
         while not ready.exists():
             assert self._process.poll() is None, self._process.communicate()[1]
