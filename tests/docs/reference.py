@@ -12,6 +12,7 @@ from ccm_lb.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
 from tests.docs.pages import ROOT
 from tests.packets import picture
+from tests.scenarios.verdicts import Reports
 
 BEGIN = "<!-- made by `python -m tests.docs` -->"
 END = "<!-- end -->"
@@ -49,6 +50,13 @@ def ip_modes() -> str:
     )
 
 
+def scenarios() -> str:
+    reports = Reports.read()
+    played = [[name, title, "yes"] for name, title in reports.played.items()]
+    waiting = [[name, title, f"waits for {reports.needs[name]}"] for name, title in reports.waiting.items()]
+    return _table(["id", "what had gone wrong", "played"], [*played, *waiting])
+
+
 def families() -> list[Metric]:
     """What a scrape shows once everything has happened; the process's own metrics, which every Python program has, left out."""
     measured = Metrics()
@@ -73,6 +81,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "docs/ipmode-picture.md": picture.table,
     "docs/reference/fakecloud-api.md": fakecloud_operations,
     "docs/reference/metrics.md": metrics,
+    "docs/reference/scenarios.md": scenarios,
 }
 
 

@@ -14,15 +14,18 @@ _REPORTS = Path(__file__).with_name("reports.toml")
 
 @dataclasses.dataclass(frozen=True)
 class Reports:
-    """Titles by id: of faults that tests play, and of those that wait for something."""
+    """Titles by id: of faults that tests play, and of those that wait for something; `needs` says for what."""
 
     played: Mapping[str, str]
     waiting: Mapping[str, str]
+    needs: Mapping[str, str]
 
     @classmethod
     def read(cls, path: Path = _REPORTS) -> Self:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-        return cls(found["played"], {name: one["title"] for name, one in found["waiting"].items()})
+        waiting = found["waiting"]
+        titles, needs = ({name: one[field] for name, one in waiting.items()} for field in ("title", "needs"))
+        return cls(found["played"], titles, needs)
 
     def __contains__(self, name: str) -> bool:
         return name in self.played or name in self.waiting

@@ -14,7 +14,9 @@ from tests.scenarios import record, verdicts
 from tests.scenarios.verdicts import Reports, Run
 
 ROOT = Path(__file__).parents[2]
-REPORTS = Reports({"B01": "The watch falls silent", "B02": "The token expires"}, {"B03": "The address is shared"})
+REPORTS = Reports(
+    {"B01": "The watch falls silent", "B02": "The token expires"}, {"B03": "The address is shared"}, {"B03": "sharing"}
+)
 PASSED, SKIPPED = Run("B01", "t.py::one", "passed"), Run("B02", "t.py::two", "skipped", "it needs root")
 
 
@@ -128,4 +130,5 @@ def test_an_empty_folder_is_no_excuse(tmp_path: Path) -> None:
 def test_what_waits_is_not_asked_for_and_has_its_reason() -> None:
     found = Reports.read()
     assert not set(found.played) & set(found.waiting)
+    assert all(found.needs.values())
     assert {"B24", "B26", "B38", "B40", "B44", "B64", "B79", "B86", "B98"} == set(found.waiting)
