@@ -116,7 +116,7 @@ async def without_kube_proxy(lab: Lab) -> AsyncIterator[None]:
         for proxy in lab.proxies.values():
             _forget_rules(proxy)
             await proxy.__aenter__()
-        await lab.settle()
+        await _started(lab)
 
 
 def _forget_rules(proxy: KubeProxy) -> None:
@@ -144,8 +144,15 @@ async def with_translated(
             proxy = TranslatedKubeProxy(lab, node, configuration, binary, directory, api)
             proxies[node] = await stack.enter_async_context(proxy)
         changed = dataclasses.replace(lab, proxies=proxies)
-        await changed.settle()
+        await _started(changed)
         yield changed
+
+
+async def _started(lab: Lab) -> None:
+    """As `Lab.settle`, with the patience that a process needs which has only just been started."""
+    markers = await lab.barrier.raised()
+    for proxy in lab.proxies.values():
+        await proxy.wait_synced(markers, PATIENCE)
 
 
 def replacement(address: str, node_port: int, pod: str, *, takes_the_address: bool) -> str:
