@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,3 +133,9 @@ def test_what_waits_is_not_asked_for_and_has_its_reason() -> None:
     assert not set(found.played) & set(found.waiting)
     assert all(found.needs.values())
     assert {"B24", "B26", "B38", "B40", "B44", "B64", "B79", "B86", "B98"} == set(found.waiting)
+
+
+def test_each_fault_has_a_test_that_names_it() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    marked = {name for text in texts for name in re.findall(r'scenario\("(B\d+)"\)', text)}
+    assert set(Reports.read().played) - marked == set()
