@@ -1,4 +1,4 @@
-"""A cloud whose lists and reads lag, by fakecloud's own faults."""
+"""A cloud whose lists and reads lag, and whose actions take their time or fail, by fakecloud's own faults."""
 
 from tests.harness import objects
 from tests.harness.cloud import listeners
@@ -37,3 +37,31 @@ async def test_reads_that_lag_do_not_make_a_restarted_controller_write(stack: St
         assert objects.ingress(await stack.get("web")) == before
         await stack.cloud.mend(lagging)
         assert len(await stack.cloud.load_balancers()) == 2
+
+
+async def test_an_address_is_published_when_the_cloud_has_finished_its_work(stack: Stack) -> None:
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        since = await stack.cloud.position()
+        pending = await stack.cloud.fault("action", outcome="pending", match={"methods": ["POST"]})
+        await stack.create(objects.service("web"))
+        kind, _, message = await stack.wait_event("web", "WaitingForLoadBalancer")
+        assert (kind, "still works on" in message) == ("Normal", True)
+        assert objects.ingress(await stack.get("web")) == []
+        await stack.cloud.mend(pending)
+        await stack.wait_served("web")
+        await stack.cloud.verify(since, exactly=1, applied=True)
+
+
+async def test_what_the_cloud_fails_on_is_said_and_asked_for_again(stack: Stack) -> None:
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        match = {"methods": ["POST"]}
+        await stack.cloud.fault("action", match=match, outcome="error", message="no capacity", times=1)
+        uid = (await stack.create(objects.service("web")))["metadata"]["uid"]
+        kind, _, message = await stack.wait_event("web", "SyncLoadBalancerFailed")
+        assert (kind, "in an error" in message) == ("Warning", True)
+        service = await stack.wait_served("web")
+        load_balancer = await stack.wait_balanced(uid, lambda lb: lb["state"] == "active")
+        assert len(await stack.cloud.load_balancers()) == 1
+        assert objects.ingress(service)[0]["ip"] == load_balancer["addresses"][0]["address"]
