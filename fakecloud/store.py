@@ -25,6 +25,8 @@ _MIGRATIONS = (
     # Version 2 has kinds of rows that a program of version 1 does not know (actions, replies, reserved addresses):
     # the number alone keeps it from such a file.
     "",
+    # Version 3 has load balancers that are about to go, or about to lose an address.
+    "",
 )
 SCHEMA_VERSION = 1 + len(_MIGRATIONS)
 _UPSERT = "INSERT INTO records VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body"

@@ -79,6 +79,8 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         found = await self._find(service)
         if found and found[0]["state"] == "error":
             load_balancer = await self._repair(service, found[0], wanted)
+        elif found and found[0]["state"] == "deleting":
+            load_balancer = found[0]
         elif found:
             load_balancer = await self._update(service, found[0], wanted)
         else:
@@ -102,7 +104,17 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
 
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         for load_balancer in await self._find(service):
-            await self._call("DELETE", f"/v1/load-balancers/{load_balancer['id']}", accept=(204, 404))
+            response = await self._delete(load_balancer)
+            if response.status == 202 and load_balancer["state"] == "error":
+                raise CCMError(
+                    f"the load balancer {load_balancer['id']} could not be deleted; this was asked for again"
+                )
+            if response.status == 202:
+                requests.check_carried_out(response.json())
+
+    async def _delete(self, load_balancer: Mapping[str, Any]) -> Response:
+        """202 says that the cloud still works on it."""
+        return await self._call("DELETE", f"/v1/load-balancers/{load_balancer['id']}", accept=(202, 204, 404))
 
     async def _repair(self, service: Service, broken: Mapping[str, Any], wanted: dict[str, Any]) -> Mapping[str, Any]:
         """
@@ -112,7 +124,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         """
         if not service.status.load_balancer.ingress:
             # Nobody knows its address yet, so there is nothing to lose; the next attempt makes a new one.
-            await self._call("DELETE", f"/v1/load-balancers/{broken['id']}", accept=(204, 404))
+            await self._delete(broken)
             raise CCMError(f"the load balancer {broken['id']} ended in an error and was removed; a new one is made")
         # A change that changes nothing is not carried out, and this one is another for each error.
         tags = {**wanted["tags"], requests.REPAIRED: str(broken["action"])}

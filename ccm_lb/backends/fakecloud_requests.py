@@ -122,7 +122,7 @@ def unknown_servers(response: Response) -> frozenset[str]:
 def check_carried_out(load_balancer: Mapping[str, Any]) -> None:
     """Raise RetryAfterError or CCMError while the cloud has not done what it accepted: its address may lead nowhere."""
     name, state = load_balancer["id"], load_balancer["state"]
-    if state == "pending":
+    if state in ("pending", "deleting"):
         raise RetryAfterError(f"the cloud still works on the load balancer {name}", PENDING_PAUSE)
     if state == "error":
         raise CCMError(f"the load balancer {name} ended in an error")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from fakecloud.api.intents import action_header, intent_of
+from fakecloud.api.intents import intent_of
 from fakecloud.api.operations import Answer, Exchange, NoBody, Operation, Reply
+from fakecloud.api.resources import added, adding, listing, reading, removed, removing
 from fakecloud.models.inventory import ReservedAddress, ReservedAddressList, ReservedAddressView
-from fakecloud.models.journal import Outcome
 from fakecloud.models.queries import NoQuery
 from fakecloud.state import reservations
 
@@ -22,61 +22,46 @@ async def get_address(call: Exchange[NoBody, NoQuery]) -> Reply:
 async def reserve_address(call: Exchange[ReservedAddress, NoQuery]) -> Reply:
     call.note.resource = call.body.name
     change = await call.services.cloud.reserve_address(call.body, intent_of(call))
-    call.note.outcome = change.outcome
-    shown = reservations.view(change.state, change.result)
-    return Reply(201 if change.outcome is Outcome.APPLIED else 200, shown, action_header(change))
+    return added(call, change, reservations.view(change.state, change.result))
 
 
 async def release_address(call: Exchange[NoBody, NoQuery]) -> Reply:
     call.note.resource = call.path["name"]
-    change = await call.services.cloud.release_address(call.path["name"], intent_of(call))
-    call.note.outcome = change.outcome
-    return Reply(204, headers=action_header(change))
+    return removed(call, await call.services.cloud.release_address(call.path["name"], intent_of(call)))
 
 
 OPERATIONS: tuple[Operation[Any, Any], ...] = (
-    Operation(
-        "GET",
+    listing(
         "/v1/addresses",
         "listAddresses",
         "All reserved addresses",
         list_addresses,
-        NoBody,
-        NoQuery,
-        {200: Answer("The reserved addresses", ReservedAddressList)},
+        Answer("The reserved addresses", ReservedAddressList),
     ),
-    Operation(
-        "POST",
+    adding(
         "/v1/addresses",
         "reserveAddress",
         "Keep an address for load balancers that ask for it by `addresses`",
         reserve_address,
         ReservedAddress,
-        NoQuery,
         {
             201: Answer("Reserved", ReservedAddressView),
             200: Answer("It is reserved under this name already", ReservedAddressView),
             409: Answer("The name has another address, or no address is free"),
         },
     ),
-    Operation(
-        "GET",
+    reading(
         "/v1/addresses/{name}",
         "getAddress",
         "One reserved address, and who uses it",
         get_address,
-        NoBody,
-        NoQuery,
-        {200: Answer("The reserved address", ReservedAddressView), 404: Answer("There is none")},
+        Answer("The reserved address", ReservedAddressView),
     ),
-    Operation(
-        "DELETE",
+    removing(
         "/v1/addresses/{name}",
         "releaseAddress",
         "Give a reserved address back; a load balancer that uses it keeps it",
         release_address,
-        NoBody,
-        NoQuery,
-        {204: Answer("It is released"), 404: Answer("There is none")},
+        gone="It is released",
     ),
 )

@@ -51,6 +51,9 @@ async def delete_load_balancer(call: Exchange[NoBody, NoQuery]) -> Reply:
     intent = intent_of(call, f"delete {call.path['id']}")
     change = await call.services.cloud.delete_load_balancer(call.path["id"], intent)
     call.note.outcome = change.outcome
+    present = call.services.cloud.state.load_balancers.get(change.result.id)
+    if present is not None:
+        return Reply(202, call.services.cloud.view(present), action_header(change))
     return Reply(204, headers=action_header(change))
 
 
@@ -93,7 +96,9 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         {
             201: Answer("Created, and its address accepts connections", LoadBalancerView),
             200: Answer("The owner has this one already", LoadBalancerView),
-            409: Answer("The address pool is exhausted, a requested address is taken, or there are too many"),
+            409: Answer(
+                "No address is free, a requested one is taken, there are too many, or the owner's is being deleted"
+            ),
             412: Answer("The fencing token is stale"),
         },
         _FENCING | CHANGES,
@@ -119,6 +124,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         {
             200: Answer("As it is now; the ETag stays when nothing changed", LoadBalancerView),
             404: Answer("There is none"),
+            409: Answer("No address of a new family is free, or it is being deleted"),
             412: Answer("Another version than If-Match, or a stale fencing token"),
         },
         _FENCING | _IF_MATCH | CHANGES,
@@ -127,12 +133,13 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         "DELETE",
         "/v1/load-balancers/{id}",
         "deleteLoadBalancer",
-        "Close its listeners and connections and free its address",
+        "Close its listeners and connections and free its addresses",
         delete_load_balancer,
         NoBody,
         NoQuery,
         {
             204: Answer("It is gone"),
+            202: Answer("It is gone when the action in Action-Id is done; until then it serves", LoadBalancerView),
             404: Answer("There is none"),
             409: Answer("It has deleteProtection"),
             412: Answer("Another version than If-Match, or a stale fencing token"),

@@ -19,6 +19,7 @@ from fakecloud.dataplane.sockets import reset
 from fakecloud.errors import ProblemError
 from fakecloud.journal import Journal
 from fakecloud.models.journal import Call, Outcome
+from fakecloud.store import StoreError
 
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -112,20 +113,25 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         response = problem_response(refused.problem)
         response.headers["Allow"] = allowed
         return response
-    except web.HTTPRequestEntityTooLarge as error:
-        return problem_response(errors.problem(413, "body-too-large", error.text or "the body is too large").problem)
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        detail = (
-            f"{request.path}: nothing here; /openapi.json describes the API" if error.status == 404 else error.reason
-        )
-        slug = "not-found" if error.status == 404 else "bad-request"
-        return problem_response(errors.problem(error.status, slug, detail).problem)
+        return problem_response(_refusal(request, error).problem)
+    except StoreError as error:
+        logger.exception("a write could not be stored")
+        return problem_response(errors.problem(503, "storage-failed", f"the change was not made: {error}").problem)
     except Exception:
         logger.exception("a request failed", extra={"method": request.method, "path": request.path})
         refused = errors.problem(500, "internal-error", "fakecloud failed; its log has the details")
         return problem_response(refused.problem)
+
+
+def _refusal(request: web.Request, error: web.HTTPException) -> ProblemError:
+    if error.status == 413:
+        return errors.problem(413, "body-too-large", error.text or "the body is too large")
+    if error.status == 404:
+        return errors.problem(404, "not-found", f"{request.path}: nothing here; /openapi.json describes the API")
+    return errors.problem(error.status, "bad-request", error.reason)
 
 
 def bearer_token(token: str) -> Middleware:

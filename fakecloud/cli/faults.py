@@ -7,7 +7,7 @@ import click
 
 from fakecloud.cli.client import Client, connected, path_segment
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples, output_option, show_json, show_table
+from fakecloud.cli.output import examples, output_option, show_list
 
 Json = dict[str, Any]
 
@@ -79,10 +79,9 @@ def add(client: Client, kind: str, settings: tuple[str, ...], fault_id: str | No
 def list_(client: Client, output: str) -> None:
     """List the faults, and what each has met."""
     items = client.call("GET", "/v1/faults")["items"]
-    if output == "json":
-        show_json(items)
-        return
-    show_table(
+    show_list(
+        output,
+        items,
         ["ID", "ACTIVE", "APPLIED", "MATCHED", "EFFECT", "MATCH"],
         [
             (
@@ -120,14 +119,11 @@ def remove(client: Client, fault_ids: tuple[str, ...], *, everything: bool) -> N
 def scenarios(client: Client, output: str) -> None:
     """List the scenarios of the file that `fakecloud serve --scenarios` read."""
     items = client.call("GET", "/v1/scenarios")["items"]
-    if output == "json":
-        show_json(items)
-        return
     rows = [
         (item["name"], ", ".join(one["effect"]["kind"] for one in item["faults"]), item["description"])
         for item in items
     ]
-    show_table(["NAME", "FAULTS", "DESCRIPTION"], rows)
+    show_list(output, items, ["NAME", "FAULTS", "DESCRIPTION"], rows)
 
 
 @fault.command(epilog=examples("fakecloud fault apply flaky"))

@@ -5,7 +5,7 @@ import json
 import click
 
 from fakecloud.cli.client import Client, connected
-from fakecloud.cli.output import examples, output_option, show_json, show_table
+from fakecloud.cli.output import examples, output_option, show_list
 
 
 @click.group()
@@ -38,10 +38,9 @@ def tail(client: Client, since: int | None, *, mutating: bool, output: str) -> N
 def counts(client: Client, since: int | None, output: str) -> None:
     """Count the calls of each kind."""
     answer = client.call("GET", "/v1/journal/counts", query={"since": since})
-    if output == "json":
-        show_json(answer)
-        return
-    show_table(
+    show_list(
+        output,
+        answer,
         ["COUNT", "METHOD", "PATH", "STATUS", "OUTCOME"],
         [
             (str(one["count"]), one["method"], one["path"], str(one["status"]), one["outcome"])
@@ -63,10 +62,9 @@ def list_(client: Client, since: int | None, method: str | None, *, mutating: bo
     """List calls, oldest first."""
     query = {"since": since, "method": method, "mutating": "true" if mutating else None, "limit": limit}
     answer = client.call("GET", "/v1/journal", query=query)
-    if output == "json":
-        show_json(answer["items"])
-        return
-    show_table(
+    show_list(
+        output,
+        answer["items"],
         ["SEQ", "AT", "METHOD", "PATH", "STATUS", "OUTCOME", "OWNER", "USER AGENT"],
         [
             (

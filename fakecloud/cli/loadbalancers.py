@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from fakecloud.cli.client import Client, connected, path_segment
-from fakecloud.cli.output import examples, output_option, show_json, show_table
+from fakecloud.cli.output import examples, output_option, show_json, show_list, show_table
 
 Json = dict[str, Any]
 
@@ -23,10 +23,9 @@ def lb() -> None:
 def list_(client: Client, owner: str | None, cluster: str | None, output: str) -> None:
     """List load balancers."""
     items = list(client.pages("/v1/load-balancers", {"owner": owner, "cluster": cluster}))
-    if output == "json":
-        show_json(items)
-        return
-    show_table(
+    show_list(
+        output,
+        items,
         ["ID", "NAME", "ADDRESS", "LISTENERS", "HEALTHY", "CONNECTIONS", "OWNER"],
         [
             (
@@ -53,7 +52,7 @@ def show(client: Client, load_balancer_id: str, output: str) -> None:
     if output == "json":
         show_json(item)
         return
-    click.echo(f"{item['id']}  {item['name']}  {_addresses(item)}  generation {item['generation']}")
+    click.echo(f"{item['id']}  {item['name']}  {_addresses(item)}  {item['state']}  generation {item['generation']}")
     show_table(
         ["PORT", "OPEN", "CONNECTIONS", "ACTIVE", "BYTES IN", "BYTES OUT", "ERROR"],
         [
@@ -90,8 +89,8 @@ def show(client: Client, load_balancer_id: str, output: str) -> None:
 def delete(client: Client, load_balancer_ids: tuple[str, ...]) -> None:
     """Delete load balancers; their connections are cut."""
     for load_balancer_id in load_balancer_ids:
-        client.call("DELETE", f"/v1/load-balancers/{path_segment(load_balancer_id)}")
-        click.echo(f"deleted {load_balancer_id}")
+        left = client.call("DELETE", f"/v1/load-balancers/{path_segment(load_balancer_id)}")
+        click.echo(f"deleting {load_balancer_id} by {left['action']}" if left else f"deleted {load_balancer_id}")
 
 
 def _addresses(item: Json) -> str:

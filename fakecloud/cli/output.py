@@ -26,6 +26,14 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
+def show_list(output: str, value: Any, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """What --output asks for: `value` as JSON, or the rows as a table."""
+    if output == "json":
+        show_json(value)
+    else:
+        show_table(columns, rows)
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table that wraps to the terminal; piped, lines keep their full length."""
     from rich import box

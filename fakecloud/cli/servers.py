@@ -3,7 +3,7 @@
 import click
 
 from fakecloud.cli.client import Client, connected, path_segment
-from fakecloud.cli.output import examples, output_option, show_json, show_table
+from fakecloud.cli.output import examples, output_option, show_list
 
 
 @click.group()
@@ -17,11 +17,8 @@ def server() -> None:
 def list_(client: Client, output: str) -> None:
     """List servers."""
     items = client.call("GET", "/v1/servers")["items"]
-    if output == "json":
-        show_json(items)
-        return
     rows = [(item["id"], item["name"], ", ".join(item["addresses"])) for item in items]
-    show_table(["ID", "NAME", "ADDRESSES"], rows)
+    show_list(output, items, ["ID", "NAME", "ADDRESSES"], rows)
 
 
 @server.command(epilog=examples("fakecloud server add node-1 127.0.0.11"))

@@ -97,6 +97,9 @@ class DirectPlane:
         self._drained[name] = self._drained.get(name, frozenset()) - nodes(route, staying=True)
         if before is not None and route.drain_seconds is not None:
             asyncio.get_running_loop().call_later(route.drain_seconds, self._end_drained, name)
+        for address in before.addresses if before is not None else ():
+            if address not in route.addresses:
+                self._withdraw(name, address)
         self._serve(route)
 
     def remove(self, load_balancer_id: str) -> None:
@@ -109,14 +112,17 @@ class DirectPlane:
         self._former.pop(load_balancer_id, None)
         self._drained.pop(load_balancer_id, None)
         for address in route.addresses:
-            self._hops.pop(address, None)
-            self._rules.pop(address, None)
-            try:
-                self._netlink.unroute(address)
-                self._firewall.forget(load_balancer_id, address)
-            except (NetlinkError, FirewallError):
-                logger.exception("an address is still routed", extra={"address": address})
+            self._withdraw(load_balancer_id, address)
         self._keep_next_hops()
+
+    def _withdraw(self, load_balancer_id: str, address: str) -> None:
+        self._hops.pop(address, None)
+        self._rules.pop(address, None)
+        try:
+            self._netlink.unroute(address)
+            self._firewall.forget(load_balancer_id, address)
+        except (NetlinkError, FirewallError):
+            logger.exception("an address is still routed", extra={"address": address})
 
     def follow(self, faults: Sequence[Armed], strike: Strike) -> None:
         self._faults, self._strike = faults, strike

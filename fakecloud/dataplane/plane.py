@@ -28,6 +28,9 @@ from fakecloud.models.views import LoadBalancerStatus
 from fakecloud.networks import AddressSet
 from fakecloud.routes import Destination, Route
 
+# Of the loop, for what was cut to be gone; two or three are enough.
+_TURNS = 10
+
 
 @dataclass
 class Running:
@@ -104,14 +107,14 @@ class Plane:
         probes = frozenset(probes_of(route))
         self._monitor.want(probes)
         self._monitor.unwant(running.probes)
+        left = set(running.route.addresses) - set(route.addresses)
         running.route, running.probes, running.errors = route, probes, staged.errors
         wanted = {
             (listener.protocol, address, listener.port): listener
             for address in route.addresses
             for listener in route.listeners
         }
-        for spot in running.listeners.keys() - wanted.keys():
-            self._close(running, spot)
+        closed = [self._close(running, spot) for spot in running.listeners.keys() - wanted.keys()]
         for spot, listener in wanted.items():
             forwarding = self._forwarding(route, listener)
             if spot in running.listeners:
@@ -119,6 +122,9 @@ class Plane:
             elif spot in staged.sockets:
                 await self._open(running, spot, forwarding, staged.sockets[spot])
         self._take_down(self._all_down())
+        if left:
+            await _resets_sent(closed)
+            self._release(left)
 
     def remove(self, load_balancer_id: str) -> None:
         """Close its listeners and connections; one that does not run is fine."""
@@ -127,8 +133,7 @@ class Plane:
             self._monitor.unwant(running.probes)
             for spot in list(running.listeners):
                 self._close(running, spot)
-            used = {address for other in self._running.values() for address in other.route.addresses}
-            self._addresses.release([address for address in running.route.addresses if address not in used])
+            self._release(set(running.route.addresses))
 
     def follow(self, faults: Sequence[Armed], strike: Strike) -> None:
         """Do what faults order for traffic, until they change or one ends by itself."""
@@ -187,11 +192,18 @@ class Plane:
         self._own.add((address, port))
         opened.suffer(trouble_of(self._faults, self._strike, opened.place, time.monotonic()))
 
-    def _close(self, running: Running, spot: Spot) -> None:
-        running.listeners.pop(spot).close()
+    def _close(self, running: Running, spot: Spot) -> PortListener | DatagramListener:
+        closed = running.listeners.pop(spot)
+        closed.close()
         protocol, address, port = spot
         if ("UDP" if protocol == "TCP" else "TCP", address, port) not in running.listeners:
             self._own.discard((address, port))
+        return closed
+
+    def _release(self, addresses: set[str]) -> None:
+        """Give those back that no load balancer has."""
+        used = {address for running in self._running.values() for address in running.route.addresses}
+        self._addresses.release(addresses - used)
 
     def _forwarding(self, route: Route, listener: Listener) -> Forwarding:
         known = [
@@ -231,6 +243,14 @@ class Plane:
             for listener in running.listeners.values():
                 for address in fallen:
                     listener.reset_target(address)
+
+
+async def _resets_sent(closed: Sequence[PortListener | DatagramListener]) -> None:
+    """What was cut is reset in the loop's next turns; an address that is gone by then can't tell its clients any more."""
+    for _ in range(_TURNS):
+        if not any(listener.active_connections for listener in closed):
+            return
+        await asyncio.sleep(0)
 
 
 def _endpoint(to: Destination, listener: Listener) -> Endpoint:

@@ -26,7 +26,7 @@ class ActionKind(StrEnum):
 
 
 class Action(Model):
-    """One change. What it asked for is stored already; done means that traffic follows it."""
+    """One change. What it asked for is stored already; done means that traffic follows it, and that what was deleted is gone."""
 
     id: str
     kind: ActionKind

@@ -2,7 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from fakecloud.models.base import Address, Identifier, Model, Port, Seconds
 
@@ -26,11 +33,12 @@ class HealthCheck(Model):
     healthy_threshold: Annotated[int, Field(ge=1, le=100)] = 2
     unhealthy_threshold: Annotated[int, Field(ge=1, le=100)] = 2
 
-    @model_validator(mode="after")
-    def _path_needs_http(self) -> Self:
-        if self.path is not None and self.protocol == "tcp":
-            raise ValueError('path needs protocol "http" or "https"')
-        return self
+    @field_validator("path")
+    @classmethod
+    def _path_needs_http(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is not None and info.data.get("protocol") == "tcp":
+            raise ValueError('needs protocol "http" or "https"')
+        return path
 
 
 class Listener(Model):
@@ -46,11 +54,12 @@ class Listener(Model):
     )
     health_check: HealthCheck | None = Field(default=None, description="In place of the load balancer's")
 
-    @model_validator(mode="after")
-    def _proxy_needs_tcp(self) -> Self:
-        if self.proxy_protocol != "none" and self.protocol != "TCP":
-            raise ValueError('proxyProtocol needs protocol "TCP"')
-        return self
+    @field_validator("proxy_protocol")
+    @classmethod
+    def _proxy_needs_tcp(cls, proxy_protocol: ProxyProtocol, info: ValidationInfo) -> ProxyProtocol:
+        if proxy_protocol != "none" and info.data.get("protocol") == "UDP":
+            raise ValueError('needs protocol "TCP"')
+        return proxy_protocol
 
 
 class Target(Model):
@@ -89,10 +98,11 @@ class SessionAffinity(Model):
     )
 
 
-def distinct_ports(listeners: tuple[Listener, ...]) -> None:
+def distinct_ports(listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
     """Raises ValueError when a port is named twice for one protocol; TCP and UDP may share a number."""
     seen: set[tuple[str, int]] = set()
     for listener in listeners:
         if (listener.protocol, listener.port) in seen:
-            raise ValueError(f"listeners name port {listener.port}/{listener.protocol} twice; each may occur once")
+            raise ValueError(f"name port {listener.port}/{listener.protocol} twice; each may occur once")
         seen.add((listener.protocol, listener.port))
+    return listeners

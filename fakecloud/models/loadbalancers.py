@@ -1,8 +1,8 @@
 """Load balancers: what a client asks for, and what is kept."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.config import JsonDict
 
 from fakecloud.models.base import Address, Cidr, Family, Model, Name, Seconds, family_of
@@ -16,13 +16,20 @@ class Owner(Model):
     uid: Name
 
 
+def _distinct_families(families: tuple[Family, ...]) -> tuple[Family, ...]:
+    if len(set(families)) < len(families):
+        raise ValueError("names one twice; each may occur once")
+    return families
+
+
 Tags = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=255)], Annotated[str, Field(max_length=1024)]],
     Field(max_length=64),
 ]
-Listeners = Annotated[tuple[Listener, ...], Field(min_length=1, max_length=256)]
+Listeners = Annotated[tuple[Listener, ...], Field(min_length=1, max_length=256), AfterValidator(distinct_ports)]
 Targets = Annotated[tuple[Target, ...], Field(max_length=5000)]
 SourceRanges = Annotated[tuple[Cidr, ...], Field(max_length=1024)]
+Families = Annotated[tuple[Family, ...], Field(min_length=1, max_length=2), AfterValidator(_distinct_families)]
 ConnectionLimit = Annotated[int, Field(ge=1, le=1_000_000)]
 WhenAllUnhealthy = Literal["open", "closed"]
 
@@ -67,21 +74,20 @@ class LoadBalancerSpec(Behaviour):
 
     name: Name
     owner: Owner
-    families: Annotated[tuple[Family, ...], Field(min_length=1, max_length=2)] = ("IPv4",)
+    families: Families = ("IPv4",)
     addresses: Annotated[tuple[Address, ...], Field(max_length=2)] = Field(
         default=(), description="Addresses asked for by name; they must lie in a pool and be free, or reserved"
     )
     listeners: Listeners
 
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        distinct_ports(self.listeners)
-        if len(set(self.families)) < len(self.families):
-            raise ValueError("families names one twice; each may occur once")
-        asked = [family_of(address) for address in self.addresses]
-        if len(set(asked)) < len(asked) or not set(asked) <= set(self.families):
-            raise ValueError("addresses may name one of each family in families")
-        return self
+    @field_validator("addresses")
+    @classmethod
+    def _one_of_each_family(cls, addresses: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        asked = [family_of(address) for address in addresses]
+        # Without families there is an error about these already.
+        if len(set(asked)) < len(asked) or not set(asked) <= set(info.data.get("families", asked)):
+            raise ValueError("may name one address of each family in families")
+        return addresses
 
 
 class LoadBalancerPatch(Behaviour):
@@ -90,16 +96,17 @@ class LoadBalancerPatch(Behaviour):
     model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [{"server": "node-2"}]}]})
 
     name: Name = ""
+    families: Families = Field(
+        default=("IPv4",), description="A family that is new gets an address, one that goes gives its address back"
+    )
     listeners: Listeners = ()
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        distinct_ports(self.listeners)
-        return self
 
     def applied_to(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:
         """The spec with the fields that the client named replaced."""
-        return spec.model_copy(update={field: getattr(self, field) for field in self.model_fields_set})
+        named = {field: getattr(self, field) for field in self.model_fields_set}
+        # An address that was asked for by name is forgotten with its family.
+        asked = tuple(one for one in spec.addresses if family_of(one) in named.get("families", spec.families))
+        return spec.model_copy(update={**named, "addresses": asked})
 
 
 class AssignedAddress(Model):
@@ -108,7 +115,12 @@ class AssignedAddress(Model):
 
 
 class LoadBalancer(Model):
-    """What is kept: the request, and what the cloud decided. `sequence` orders the listing."""
+    """
+    What is kept: the request, and what the cloud decided. `sequence` orders the listing.
+
+    An address in `leaving` is of a family that was taken away; nobody else gets it until traffic has left it. With `deleting`
+    the whole load balancer goes, as soon as the action that deletes it is done.
+    """
 
     id: str
     sequence: int
@@ -116,7 +128,14 @@ class LoadBalancer(Model):
     created_at: str
     spec: LoadBalancerSpec
     addresses: tuple[AssignedAddress, ...]
+    leaving: tuple[AssignedAddress, ...] = ()
+    deleting: bool = False
 
     @property
     def etag(self) -> str:
         return f'"{self.generation}"'
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Every address that nobody else may have."""
+        return tuple(one.address for one in (*self.addresses, *self.leaving))

@@ -15,7 +15,7 @@ from fakecloud.models.loadbalancers import (
     WhenAllUnhealthy,
 )
 
-LoadBalancerState = Literal["active", "pending", "error"]
+LoadBalancerState = Literal["active", "pending", "deleting", "error"]
 
 
 class TargetStatus(Model):
@@ -59,7 +59,10 @@ class LoadBalancerView(Model):
     etag: str
     state: Annotated[
         LoadBalancerState,
-        Field(description="pending: an action is not finished, traffic goes as before it; error: its last one failed"),
+        Field(
+            description="pending: an action is not finished, traffic goes as before it; deleting: it goes when its action is "
+            "done; error: its last one failed"
+        ),
     ]
     action: Annotated[str | None, Field(description="Its latest action's id, see /v1/actions")]
     created_at: str

@@ -11,6 +11,7 @@ from fakecloud.models.loadbalancers import AssignedAddress, LoadBalancer, LoadBa
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
 from fakecloud.policy import Policy
+from fakecloud.state import allocation
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import target_errors
 
@@ -37,11 +38,13 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
 
     Raises:
         ProblemError: 422 unknown or forbidden targets, a family that can't be had or an address of no pool,
-            409 a taken address, no free one, or as many load balancers as there may be.
+            409 a taken address, no free one, as many load balancers as there may be, or the owner's first one is just going.
     """
     owner = (spec.owner.cluster, spec.owner.uid)
     if owner in state.by_owner:
-        return Change(state, state.load_balancers[state.by_owner[owner]], Outcome.EXISTING)
+        first = state.load_balancers[state.by_owner[owner]]
+        _check_stays(first)
+        return Change(state, first, Outcome.EXISTING)
     wrong = [
         *_family_errors(spec, policy),
         *policy.undeliverable(spec),
@@ -54,8 +57,12 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
     requested = dict(zip(map(family_of, spec.addresses), enumerate(spec.addresses), strict=True))
     pools = dict(state.pools)
     addresses = []
-    for family in spec.families:
-        pool, address = _requested(state, *requested[family]) if family in requested else lowest(state, family)
+    for index, family in enumerate(spec.families):
+        pool, address = (
+            allocation.requested(state, *requested[family])
+            if family in requested
+            else allocation.lowest(state, family, f"families[{index}]")
+        )
         pools[pool.name] = pool.with_taken(address)
         addresses.append(AssignedAddress(family=family, address=address))
     added = LoadBalancer(
@@ -82,45 +89,77 @@ def patch(
     """
     Replace the named fields; naming what is there already changes nothing, the generation included.
 
+    A family that is new gets an address. The address of one that goes is held, as leaving, until `without_leaving`.
+
     Raises:
-        ProblemError: 404, 412 when `if_match` is another version, 422 unknown or forbidden targets.
+        ProblemError: 404, 412 when `if_match` is another version, 422 unknown or forbidden targets or a family that can't be
+            had, 409 no address of a family is free, or it is being deleted.
     """
     before = find(state, load_balancer_id)
     _check_version(before, if_match)
+    _check_stays(before)
     spec = body.applied_to(before.spec)
     if spec == before.spec:
         return Change(state, before, Outcome.UNCHANGED)
     # Only what the client named is checked: a server that went away later doesn't block a change of ports.
     named = spec.targets if "targets" in body.model_fields_set else ()
-    wrong = [*policy.undeliverable(spec), *target_errors(named, state.servers, policy.target_networks)]
+    new = frozenset(spec.families) - frozenset(before.spec.families)
+    wrong = [
+        *_family_errors(spec, policy, new),
+        *policy.undeliverable(spec),
+        *target_errors(named, state.servers, policy.target_networks),
+    ]
     if wrong:
         raise errors.invalid(wrong)
     changed = before.model_copy(update={"spec": spec, "generation": before.generation + 1})
-    after = replace(state, load_balancers=with_item(state.load_balancers, changed.id, changed))
+    pools = state.pools
+    if spec.families != before.spec.families:
+        changed, pools = _readdressed(state, changed)
+    after = replace(state, pools=pools, load_balancers=with_item(state.load_balancers, changed.id, changed))
     return Change(after, changed, records=(Record(Kind.LOAD_BALANCER, changed.id, changed),))
 
 
-def delete(state: State, load_balancer_id: str, if_match: str | None) -> Change[LoadBalancer]:
+def without_leaving(state: State, load_balancer_id: str) -> Change[LoadBalancer]:
+    """Free the addresses that traffic has left. Raises ProblemError (404)."""
+    before = find(state, load_balancer_id)
+    if not before.leaving:
+        return Change(state, before, Outcome.UNCHANGED)
+    after = before.model_copy(update={"leaving": ()})
+    present = replace(state, load_balancers=with_item(state.load_balancers, after.id, after))
+    freed = allocation.released(present, (one.address for one in before.leaving))
+    return Change(freed, after, records=(Record(Kind.LOAD_BALANCER, after.id, after),))
+
+
+def begin_delete(state: State, load_balancer_id: str, if_match: str | None) -> Change[LoadBalancer]:
     """
-    Remove a load balancer and free its addresses; the result is what was removed.
+    Say that a load balancer is to go; `delete` makes it go, `keep` takes this back. Saying it again changes nothing.
 
     Raises:
         ProblemError: 404, 412 when `if_match` is another version, 409 when it is protected.
     """
+    before = find(state, load_balancer_id)
+    _check_version(before, if_match)
+    if before.spec.delete_protection:
+        raise errors.conflict("delete-protected", f"load balancer {before.id} has deleteProtection; patch it to false")
+    return _marked(state, before, deleting=True)
+
+
+def keep(state: State, load_balancer_id: str) -> Change[LoadBalancer]:
+    """It stays after all. Raises ProblemError (404)."""
+    return _marked(state, find(state, load_balancer_id), deleting=False)
+
+
+def delete(state: State, load_balancer_id: str) -> Change[LoadBalancer]:
+    """Remove a load balancer and free its addresses; the result is what was removed. Raises ProblemError (404)."""
     removed = find(state, load_balancer_id)
-    _check_version(removed, if_match)
-    if removed.spec.delete_protection:
-        raise errors.conflict("delete-protected", f"load balancer {removed.id} has deleteProtection; patch it to false")
     owner = (removed.spec.owner.cluster, removed.spec.owner.uid)
-    # In a shared pool others may have the same address; what is reserved stays taken.
-    held = {assigned.address for assigned in removed.addresses} - {one.address for one in state.reserved.values()}
-    after = replace(
+    without = replace(
         state,
-        pools={name: _freed(pool, held) for name, pool in state.pools.items()},
         load_balancers=without_item(state.load_balancers, removed.id),
         by_owner=without_item(state.by_owner, owner),
     )
-    return Change(after, removed, records=(Record(Kind.LOAD_BALANCER, removed.id, None),))
+    freed = allocation.released(without, removed.held)
+    return Change(freed, removed, records=(Record(Kind.LOAD_BALANCER, removed.id, None),))
 
 
 def page(state: State, query: LoadBalancerQuery) -> tuple[Sequence[LoadBalancer], int | None]:
@@ -147,16 +186,33 @@ def _tagged(tags: Mapping[str, str], wanted: str) -> bool:
     return any(tags.get(wanted[:index]) == wanted[index + 1 :] for index in cuts)
 
 
-def _family_errors(spec: LoadBalancerSpec, policy: Policy) -> Sequence[FieldError]:
+def _family_errors(
+    spec: LoadBalancerSpec, policy: Policy, only: frozenset[Family] | None = None
+) -> Sequence[FieldError]:
     return [
         FieldError(field=f"families[{index}]", message=reason, value=family)
         for index, family in enumerate(spec.families)
-        if (reason := policy.addresses.family_refusal(family)) is not None
+        if (only is None or family in only) and (reason := policy.addresses.family_refusal(family)) is not None
     ]
 
 
+def _readdressed(state: State, load_balancer: LoadBalancer) -> tuple[LoadBalancer, Mapping[str, Pool]]:
+    """One address for each family in the specification; what it has already, it keeps, be it about to leave."""
+    had = {one.family: one for one in (*load_balancer.leaving, *load_balancer.addresses)}
+    pools, addresses = dict(state.pools), []
+    for index, family in enumerate(load_balancer.spec.families):
+        if family not in had:
+            pool, address = allocation.lowest(state, family, f"families[{index}]")
+            pools[pool.name] = pool.with_taken(address)
+            had[family] = AssignedAddress(family=family, address=address)
+        addresses.append(had.pop(family))
+    update = {"addresses": tuple(addresses), "leaving": tuple(had.values())}
+    return load_balancer.model_copy(update=update), pools
+
+
 def _check_version(load_balancer: LoadBalancer, if_match: str | None) -> None:
-    if if_match is not None and if_match.strip() not in ("*", load_balancer.etag):
+    # One ETag, several, or * for any.
+    if if_match is not None and not {tag.strip() for tag in if_match.split(",")} & {"*", load_balancer.etag}:
         raise errors.problem(
             412,
             "version-mismatch",
@@ -165,45 +221,16 @@ def _check_version(load_balancer: LoadBalancer, if_match: str | None) -> None:
         )
 
 
-def _freed(pool: Pool, addresses: set[str]) -> Pool:
-    for address in addresses:
-        if pool.holds(address):
-            pool = pool.without(address)
-    return pool
-
-
-def user_of(state: State, address: str) -> str | None:
-    """The id of the load balancer that has the address."""
-    return next(
-        (lb.id for lb in state.load_balancers.values() if any(one.address == address for one in lb.addresses)), None
-    )
-
-
-def lowest(state: State, family: Family) -> tuple[Pool, str]:
-    candidates = [pool for pool in state.pools.values() if pool.family == family]
-    for pool in candidates:
-        if (address := pool.lowest_free()) is not None:
-            return pool, address
-    names = ", ".join(f"{pool.name} ({pool.network}, {len(pool.usable)} addresses)" for pool in candidates)
-    raise errors.conflict(
-        "address-pool-exhausted",
-        f"no free {family} address left in {names}; delete load balancers or add a pool"
-        if candidates
-        else f"there is no {family} address pool; POST /v1/address-pools adds one",
-    )
-
-
-def _requested(state: State, index: int, address: str) -> tuple[Pool, str]:
-    field = f"addresses[{index}]"
-    pool = next((pool for pool in state.pools.values() if pool.holds(address)), None)
-    if pool is None:
-        pools = ", ".join(f"{pool.name} ({pool.network})" for pool in state.pools.values()) or "none"
-        message = f"{address} lies in no address pool; pools: {pools}"
-        raise errors.invalid([FieldError(field=field, message=message, value=address)])
-    reserved = any(one.address == address for one in state.reserved.values())
-    if not (pool.is_free(address) or (reserved and user_of(state, address) is None)):
-        message = f"{address} belongs to another load balancer"
+def _check_stays(load_balancer: LoadBalancer) -> None:
+    if load_balancer.deleting:
         raise errors.conflict(
-            "address-in-use", f"{field}: {message}", [FieldError(field=field, message=message, value=address)]
+            "being-deleted", f"load balancer {load_balancer.id} is being deleted; try again when its action has ended"
         )
-    return pool, address
+
+
+def _marked(state: State, before: LoadBalancer, *, deleting: bool) -> Change[LoadBalancer]:
+    if before.deleting is deleting:
+        return Change(state, before, Outcome.UNCHANGED)
+    after = before.model_copy(update={"deleting": deleting})
+    present = replace(state, load_balancers=with_item(state.load_balancers, after.id, after))
+    return Change(present, after, records=(Record(Kind.LOAD_BALANCER, after.id, after),))

@@ -113,7 +113,7 @@ def restored(
     """The state that the stored rows describe; which address is given out follows from who holds it."""
     ordered = sorted(load_balancers, key=lambda load_balancer: load_balancer.sequence)
     kept = {one.name: one for one in reserved}
-    held = {assigned.address for load_balancer in ordered for assigned in load_balancer.addresses}
+    held = {address for load_balancer in ordered for address in load_balancer.held}
     held |= {one.address for one in kept.values() if one.address is not None}
     filled = {pool.name: pool.with_all_taken(address for address in held if pool.holds(address)) for pool in pools}
     return State(

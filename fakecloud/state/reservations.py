@@ -9,7 +9,7 @@ from fakecloud.models.inventory import ReservedAddress, ReservedAddressView
 from fakecloud.models.journal import Outcome
 from fakecloud.models.problems import FieldError
 from fakecloud.policy import Policy
-from fakecloud.state.loadbalancers import lowest, user_of
+from fakecloud.state.allocation import lowest, released, user_of
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 
 
@@ -42,7 +42,7 @@ def reserve(state: State, body: ReservedAddress, policy: Policy) -> Change[Reser
         raise errors.conflict("address-exists", f"reserved address {body.name} exists with {present.address}")
     if (reason := policy.addresses.family_refusal(body.family)) is not None:
         raise errors.invalid([FieldError(field="family", message=reason, value=body.family)])
-    pool, address = lowest(state, body.family) if body.address is None else _asked(state, body.address)
+    pool, address = lowest(state, body.family, "family") if body.address is None else _asked(state, body.address)
     if family_of(address) != body.family:
         message = f"{address} is not {body.family}"
         raise errors.invalid([FieldError(field="address", message=message, value=address)])
@@ -58,11 +58,8 @@ def reserve(state: State, body: ReservedAddress, policy: Policy) -> Change[Reser
 def release(state: State, name: str) -> Change[ReservedAddress]:
     """Give an address back; a load balancer that uses it keeps it as an ordinary one. Raises ProblemError (404)."""
     removed = find(state, name)
-    address = removed.address or ""
-    pools = state.pools
-    if user_of(state, address) is None:
-        pools = {key: pool.without(address) if pool.holds(address) else pool for key, pool in pools.items()}
-    after = replace(state, pools=pools, reserved=without_item(state.reserved, name))
+    without = replace(state, reserved=without_item(state.reserved, name))
+    after = released(without, [removed.address or ""])
     return Change(after, removed, records=(Record(Kind.RESERVED_ADDRESS, name, None),))
 
 

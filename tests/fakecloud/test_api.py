@@ -84,6 +84,8 @@ async def test_if_match_refuses_another_version(api: Api) -> None:
     assert (await api.call("PATCH", path, {"name": "n3"}, If_Match=item["etag"])).problem == "version-mismatch"
     assert (await api.call("DELETE", path, If_Match=item["etag"])).status == 412
     assert (await api.get(path))["name"] == "n2"
+    now = (await api.get(path))["etag"]
+    assert (await api.call("PATCH", path, {"name": "n4"}, If_Match=f"{item['etag']}, {now}")).status == 200
     assert (await api.call("DELETE", path, If_Match="*")).status == 204
 
 
@@ -103,7 +105,7 @@ async def test_null_removes_a_health_check(api: Api) -> None:
         pytest.param({"listeners": [{"port": 70000, "targetPort": 1}]}, "listeners[0].port", id="port out of range"),
         pytest.param({"listeners": [{"port": "80", "targetPort": 1}]}, "listeners[0].port", id="port as text"),
         pytest.param({"listeners": [{"port": True, "targetPort": 1}]}, "listeners[0].port", id="port as boolean"),
-        pytest.param({"listeners": [{"port": 1, "targetPort": 1}] * 2}, "body", id="port twice"),
+        pytest.param({"listeners": [{"port": 1, "targetPort": 1}] * 2}, "listeners", id="port twice"),
         pytest.param(
             {"listeners": [{"port": 1, "targetPort": 1, "protocol": "SCTP"}]}, "listeners[0].protocol", id="protocol"
         ),
@@ -116,7 +118,14 @@ async def test_null_removes_a_health_check(api: Api) -> None:
         pytest.param({"targets": [{"address": "::ffff:8.8.8.8"}]}, "targets[0].address", id="open relay in IPv6"),
         pytest.param({"addresses": ["127.1.2.3"]}, "addresses[0]", id="address of no pool"),
         pytest.param({"sourceRanges": ["10.0.0.1/8"]}, "sourceRanges[0]", id="host bits"),
-        pytest.param({"healthCheck": {"path": "/"}}, "healthCheck", id="path of a tcp check"),
+        pytest.param({"families": ["IPv4", "IPv4"]}, "families", id="a family twice"),
+        pytest.param({"addresses": ["::1"]}, "addresses", id="address of a family that is not asked for"),
+        pytest.param(
+            {"listeners": [{"port": 1, "targetPort": 1, "protocol": "UDP", "proxyProtocol": "v2"}]},
+            "listeners[0].proxyProtocol",
+            id="PROXY protocol of UDP",
+        ),
+        pytest.param({"healthCheck": {"path": "/"}}, "healthCheck.path", id="path of a tcp check"),
         pytest.param({"healthCheck": {"intervalSeconds": 0}}, "healthCheck.intervalSeconds", id="interval"),
         pytest.param({"tags": {"": "x"}}, "tags.", id="empty tag"),
     ],

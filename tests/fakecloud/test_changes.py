@@ -1,6 +1,8 @@
 """Actions, idempotency keys, filters, protection, reserved addresses and limits."""
 
 import asyncio
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import aiohttp
@@ -8,9 +10,17 @@ import pytest
 
 from fakecloud import app
 from fakecloud.config import Settings
+from fakecloud.models.actions import Action
+from fakecloud.models.inventory import ReservedAddress
+from fakecloud.state.records import Record
 from tests.fakecloud.clients import Api, Backends, address_of, greeting, load_balancer, until
+from tests.fakecloud.planes import PlaneOfRoutes, RowStore, cloud_of
 
 LBS = "/v1/load-balancers"
+
+
+async def done(api: Api, action: str) -> bool:
+    return bool((await api.get(f"/v1/actions/{action}"))["status"] == "done")
 
 
 async def test_every_change_names_its_action_and_what_changed_nothing_has_none(api: Api) -> None:
@@ -58,18 +68,22 @@ class TestWithSlowActions:
     async def test_a_change_is_accepted_and_carried_out_later(self, api: Api, backends: Backends) -> None:
         port = await backends.start("a")
         item = await api.create(listeners=[{"port": 8080, "targetPort": port}], targets=[{"address": "127.0.0.1"}])
-        assert item["state"] == "pending"
-        assert await greeting(address_of(item)) == ""
-        seen = []
-
-        async def done() -> bool:
-            status = (await api.get(f"/v1/actions/{item['action']}"))["status"]
-            seen.append(status)
-            return bool(status == "done")
-
-        await until(done)
-        assert list(dict.fromkeys(seen)) == ["pending", "running", "done"]
+        assert (item["state"], item["status"]["listeners"][0]["open"]) == ("pending", False)
+        await until(lambda: done(api, item["action"]))
         assert await greeting(address_of(item)) == "a"
+
+    async def test_a_delete_is_accepted_and_carried_out_later(self, api: Api) -> None:
+        item = await api.create()
+        path = f"{LBS}/{item['id']}"
+        deleted = await api.call("DELETE", path, Idempotency_Key="k", Fencing_Token="lease:5")
+        assert (deleted.status, deleted.body["state"]) == (202, "deleting")
+        assert deleted.body["action"] == deleted.headers["Action-Id"] != item["action"]
+        await until(lambda: done(api, deleted.headers["Action-Id"]))
+        assert (await api.call("GET", path)).status == 404
+        assert (await api.get("/v1/address-pools"))["items"][0]["allocated"] == 0
+        again = await api.call("DELETE", path, Idempotency_Key="k", Fencing_Token="lease:5")
+        assert (again.status, again.headers["Action-Id"]) == (204, deleted.headers["Action-Id"])
+        assert (await api.call("DELETE", path, Idempotency_Key="k", Fencing_Token="lease:4")).status == 412
 
     async def test_a_port_that_is_taken_is_the_error_of_the_action(self, api: Api, backends: Backends) -> None:
         await api.call("POST", "/v1/addresses", {"name": "kept"})
@@ -144,6 +158,44 @@ async def test_an_action_under_way_is_done_after_a_restart(settings: Settings, t
         async with app.running(stored) as serving:
             found = await Api(session, serving.url, "secret").get(f"{LBS}/{item['id']}")
             assert (found["state"], found["status"]["listeners"][0]["open"]) == ("active", True)
+
+
+async def test_a_delete_under_way_is_done_after_a_restart(settings: Settings, tmp_path: Path) -> None:
+    stored = settings.model_copy(update={"state": tmp_path / "cloud.db"})
+    async with aiohttp.ClientSession() as session:
+        async with app.running(stored) as serving:
+            item = await Api(session, serving.url, "secret").create()
+        async with app.running(stored.model_copy(update={"action_seconds": 60.0})) as serving:
+            deleted = await Api(session, serving.url, "secret").call("DELETE", f"{LBS}/{item['id']}")
+            assert deleted.status == 202
+        async with app.running(stored) as serving:
+            api = Api(session, serving.url, "secret")
+            assert (await api.get(LBS))["items"] == []
+            assert await done(api, deleted.headers["Action-Id"])
+            assert address_of(await api.create()) == address_of(item)
+
+
+async def test_an_action_waits_runs_and_ends_and_each_step_is_stored(settings: Settings) -> None:
+    class Log(RowStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        async def commit(self, records: Iterable[Record]) -> None:
+            kept = tuple(records)
+            self.seen += [record.body.status.value for record in kept if isinstance(record.body, Action)]
+            await super().commit(kept)
+
+    store = Log()
+    cloud = cloud_of(settings.model_copy(update={"action_seconds": 0.01}), PlaneOfRoutes(), store, itertools.count(1))
+    await cloud.open()
+    await cloud.reserve_address(ReservedAddress(name="mine"))
+
+    async def ended() -> bool:
+        return not cloud.ledger.unfinished()
+
+    await until(ended)
+    assert store.seen == ["pending", "running", "done"]
 
 
 async def test_lists_are_filtered_by_tags_and_read_in_bulk(api: Api) -> None:

@@ -21,7 +21,7 @@ from fakecloud.api import openapi
 from fakecloud.api.server import OPERATIONS
 from fakecloud.config import Settings
 from tests.fakecloud.background import in_background
-from tests.fakecloud.clients import free_pool
+from tests.fakecloud.clients import DEADLINE, free_pool
 
 HEADERS = {"Authorization": "Bearer secret"}
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -54,10 +54,10 @@ def test_made_up_requests_get_documented_answers(url: str, described: str) -> No
     @given(strategy)
     def asked(case: Any) -> None:
         try:
-            case.validate_response(case.call(base_url=url, headers=HEADERS), checks=CHECKS)
+            case.validate_response(case.call(base_url=url, headers=HEADERS, timeout=DEADLINE), checks=CHECKS)
         finally:
             if path.startswith("/v1/faults"):
                 # A fault that was made up would order the next answers.
-                requests.delete(f"{url}/v1/faults", headers=HEADERS, timeout=5)
+                requests.delete(f"{url}/v1/faults", headers=HEADERS, timeout=DEADLINE)
 
     asked()

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import aiohttp
+import pytest
 import uvloop
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -87,6 +88,20 @@ class CloudMachine(RuleBasedStateMachine):
         assert (answer.status, answer.body["generation"]) == (200, before["generation"] + changed)
         self.load_balancers[uid] = answer.body
 
+    @rule(uid=UIDS, families=st.sampled_from([["IPv4"], ["IPv6"], ["IPv4", "IPv6"], []]))
+    def change_families(self, uid: str, families: list[str]) -> None:
+        """On loopback there is IPv4 alone."""
+        before = self.load_balancers.get(uid)
+        if before is None:
+            return
+        answer = self.call("PATCH", f"{LBS}/{before['id']}", {"families": families})
+        if "IPv6" in families:
+            assert (answer.status, answer.fields) == (422, [f"families[{families.index('IPv6')}]"])
+        else:
+            assert (answer.status, answer.fields if not families else answer.body["etag"]) == (
+                (422, ["families"]) if not families else (200, before["etag"])
+            )
+
     @rule(uid=UIDS)
     def delete(self, uid: str) -> None:
         before = self.load_balancers.get(uid)
@@ -146,4 +161,5 @@ class CloudMachine(RuleBasedStateMachine):
 
 
 CloudMachine.TestCase.settings = profile(max_examples=12, stateful_step_count=25, deadline=None, derandomize=True)
-TestCloud = CloudMachine.TestCase
+# Its time is that of hundreds of requests, on a machine that may be busy.
+TestCloud = pytest.mark.timeout(240)(CloudMachine.TestCase)

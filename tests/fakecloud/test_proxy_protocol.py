@@ -104,4 +104,4 @@ async def test_udp_with_a_proxy_header_is_refused(api: Api) -> None:
     listeners = [{"protocol": "UDP", "port": 53, "targetPort": 53, "proxyProtocol": "v1"}]
     body = {"name": "n", "owner": {"cluster": "c", "uid": "u"}, "listeners": listeners}
     answer = await api.call("POST", "/v1/load-balancers", body)
-    assert (answer.status, answer.fields) == (422, ["listeners[0]"])
+    assert (answer.status, answer.fields) == (422, ["listeners[0].proxyProtocol"])

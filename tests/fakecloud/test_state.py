@@ -13,7 +13,7 @@ from fakecloud.errors import ProblemError, invalid
 from fakecloud.health.verdicts import Result, Verdict
 from fakecloud.ipam import Pool
 from fakecloud.models.base import Family, family_of
-from fakecloud.models.inventory import AddressPool, Server
+from fakecloud.models.inventory import AddressPool, ReservedAddress, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.listeners import Listener, Target
 from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
@@ -23,7 +23,7 @@ from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
 from fakecloud.policy import AddressMode, Policy
 from fakecloud.pools import refusal as pool_refusal
 from fakecloud.routes import affected, route_of
-from fakecloud.state import fencing, inventory, loadbalancers
+from fakecloud.state import fencing, inventory, loadbalancers, reservations, settling
 from fakecloud.state.fencing import FencingToken
 from fakecloud.state.loadbalancers import Stamp
 from fakecloud.state.records import Kind, Record, State, restored
@@ -37,8 +37,15 @@ def pool(cidr: str = "127.90.0.0/29") -> Pool:
     return Pool("p", ipaddress.ip_network(cidr))
 
 
-def spec(uid: str = "u1", *, targets: tuple[Target, ...] = (), addresses: tuple[str, ...] = ()) -> LoadBalancerSpec:
+def spec(
+    uid: str = "u1",
+    *,
+    targets: tuple[Target, ...] = (),
+    addresses: tuple[str, ...] = (),
+    families: tuple[Family, ...] = ("IPv4",),
+) -> LoadBalancerSpec:
     return LoadBalancerSpec(
+        families=families,
         name="web",
         owner=Owner(cluster="c1", uid=uid),
         listeners=(Listener(port=80, target_port=30080),),
@@ -169,7 +176,7 @@ def test_the_next_pool_is_used_when_one_is_full_and_none_left_is_a_conflict() ->
     assert "a (127.90.0.1/32" in caught.value.problem.detail
     with pytest.raises(ProblemError, match="no IPv4 address pool"):
         loadbalancers.create(State(), spec(), POLICY, STAMP)
-    freed = loadbalancers.delete(state, "lb-u1", None).state
+    freed = loadbalancers.delete(state, "lb-u1").state
     assert {name: len(left.taken) for name, left in freed.pools.items()} == {"a": 0, "b": 1}
 
 
@@ -186,6 +193,76 @@ def test_a_patch_checks_only_the_targets_that_it_names() -> None:
         )
     unchanged = loadbalancers.patch(renamed.state, "lb-u1", LoadBalancerPatch(name="x"), POLICY, None)
     assert (unchanged.outcome, unchanged.records) == (Outcome.UNCHANGED, ())
+
+
+DUAL = Policy(NETWORKS, AddressMode.INTERFACE)
+
+
+def with_both_families() -> tuple[State, LoadBalancer]:
+    six = Pool("six", ipaddress.ip_network("fd90::/126"))
+    asked = spec(addresses=("127.90.0.3", "fd90::2"), families=("IPv4", "IPv6"))
+    change = loadbalancers.create(restored((pool(), six), (), (), ()), asked, DUAL, STAMP)
+    return change.state, change.result
+
+
+def test_the_address_of_a_family_that_goes_is_held_until_traffic_has_left_it() -> None:
+    before, _ = with_both_families()
+    went = loadbalancers.patch(before, "lb-1", LoadBalancerPatch(families=("IPv4",)), DUAL, None)
+    assert [one.address for one in went.result.addresses] == ["127.90.0.3"]
+    assert [one.address for one in went.result.leaving] == ["fd90::2"]
+    # An address that was asked for is forgotten with its family, or else the row could not be read again.
+    assert LoadBalancer.model_validate_json(went.result.model_dump_json()) == went.result
+    assert not went.state.pools["six"].is_free("fd90::2")
+    assert restored((pool(), before.pools["six"]), (), (went.result,), ()).pools == went.state.pools
+    freed = loadbalancers.without_leaving(went.state, "lb-1")
+    assert (freed.state.pools["six"].is_free("fd90::2"), freed.result.leaving) == (True, ())
+    assert loadbalancers.without_leaving(freed.state, "lb-1").outcome is Outcome.UNCHANGED
+
+
+def test_a_family_that_comes_back_before_its_address_left_keeps_it() -> None:
+    before, created = with_both_families()
+    went = loadbalancers.patch(before, "lb-1", LoadBalancerPatch(families=("IPv4",)), DUAL, None)
+    back = loadbalancers.patch(went.state, "lb-1", LoadBalancerPatch(families=("IPv6", "IPv4")), DUAL, None)
+    assert (back.result.addresses, back.result.leaving) == (created.addresses[::-1], ())
+    assert back.state.pools == before.pools
+
+
+def test_a_family_that_comes_gets_the_lowest_free_address_or_nothing_changes() -> None:
+    state = with_load_balancers("u1", pools=(pool(), Pool("six", ipaddress.ip_network("fd90::7/128"))))
+    both = LoadBalancerPatch(families=("IPv4", "IPv6"))
+    with pytest.raises(ProblemError, match="--addresses interface"):
+        loadbalancers.patch(state, "lb-u1", both, POLICY, None)
+    change = loadbalancers.patch(state, "lb-u1", both, DUAL, None)
+    assert [one.address for one in change.result.addresses] == ["127.90.0.1", "fd90::7"]
+    second = loadbalancers.create(change.state, spec("u2"), DUAL, STAMP)
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.patch(second.state, "lb-1", both, DUAL, None)
+    assert problem_of(caught) == (409, "address-pool-exhausted")
+    assert [one.field for one in caught.value.problem.errors] == ["families[1]"]
+
+
+def test_what_is_to_be_deleted_goes_when_that_is_done_and_stays_when_it_fails() -> None:
+    state = with_load_balancers("u1")
+    begun = loadbalancers.begin_delete(state, "lb-u1", '"1"')
+    assert (begun.result.deleting, begun.state.pools) == (True, state.pools)
+    assert loadbalancers.begin_delete(begun.state, "lb-u1", None).outcome is Outcome.UNCHANGED
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.create(begun.state, spec("u1"), POLICY, STAMP)
+    assert problem_of(caught) == (409, "being-deleted")
+    done = settling.settled(begun.state, begun.records, done=True)
+    assert (done.state.load_balancers, done.records) == ({}, (Record(Kind.LOAD_BALANCER, "lb-u1", None),))
+    failed = settling.settled(begun.state, begun.records, done=False)
+    assert failed.state.load_balancers == state.load_balancers
+    assert settling.settled(State(), begun.records, done=True).records == ()
+    assert settling.settled(state, settling.everything(state), done=False).outcome is Outcome.UNCHANGED
+
+
+def test_an_address_that_is_reserved_or_shared_is_not_free_when_a_load_balancer_goes() -> None:
+    state = with_load_balancers("u1")
+    kept = reservations.reserve(state, ReservedAddress(name="mine", address="127.90.0.1"), POLICY).state
+    assert not loadbalancers.delete(kept, "lb-u1").state.pools["p"].is_free("127.90.0.1")
+    shared = with_load_balancers("u1", "u2", pools=(Pool("s", ipaddress.ip_network("10.0.0.1/32"), shared=True),))
+    assert len(loadbalancers.delete(shared, "lb-u1").state.pools["s"].taken) == 1
 
 
 def test_pages_are_in_order_of_creation_and_filtered_by_owner() -> None:
@@ -284,7 +361,7 @@ def test_a_route_follows_the_servers_and_prefers_ipv4() -> None:
 def test_a_server_is_reached_in_the_load_balancers_first_family(families: tuple[Family, ...], expected: str) -> None:
     server = Server(id="n1", name="n1", addresses=("10.0.0.1", "fd00::1"))
     pools = (pool(), Pool("six", ipaddress.ip_network("fd90::/120")))
-    asked = spec(targets=(Target(server="n1"),)).model_copy(update={"families": families})
+    asked = spec(targets=(Target(server="n1"),), families=families)
     policy = Policy(NETWORKS, AddressMode.INTERFACE)
     change = loadbalancers.create(restored(pools, (server,), (), ()), asked, policy, STAMP)
     assert route_of(change.state, change.result).destinations[0].address == expected

@@ -1,0 +1,93 @@
+"""Each command of `fakecloud`: help with examples, JSON for scripts, a table for people, an exit code to act on."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import click
+import pytest
+from click.testing import CliRunner
+
+from fakecloud.cli.commands import fakecloud
+from fakecloud.ipam import Network
+from tests.fakecloud.clients import Api, Process, load_balancer, run_fakecloud
+
+LBS = "/v1/load-balancers"
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with the words that call it."""
+    if isinstance(command, click.Group):
+        for name, one in command.commands.items():
+            yield from commands(one, (*path, name))
+    else:
+        yield path, command
+
+
+COMMANDS = dict(commands(fakecloud))
+# What shows something, and so has JSON too.
+SHOWING = {
+    ("lb", "list"),
+    ("lb", "show"),
+    ("server", "list"),
+    ("journal", "list"),
+    ("journal", "counts"),
+    ("journal", "tail"),
+    ("fault", "list"),
+    ("fault", "scenarios"),
+    ("verify",),
+}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_says_what_a_command_does_and_shows_it(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(fakecloud, [*path, "--help"])
+    assert shown.exit_code == 0
+    assert COMMANDS[path].help
+    assert f"fakecloud {' '.join(path)}" in shown.output.partition("Examples:")[2]
+
+
+def test_what_shows_something_has_json_too() -> None:
+    assert {path for path, one in COMMANDS.items() if any(each.name == "output" for each in one.params)} == SHOWING
+    talking = [one for path, one in COMMANDS.items() if path != ("serve",)]
+    assert all({"url", "token"} <= {each.name for each in one.params} for one in talking)
+
+
+def test_a_server_listens_on_loopback_unless_told_otherwise_and_logs_no_secret(
+    tmp_path: Path, pool: Network, process: Process
+) -> None:
+    ready = process.start(tmp_path, "--pool", str(pool), "--token", "hush-hush", "--log-level", "debug")
+    assert ready["url"].startswith("http://127.0.0.1:")
+
+    async def use() -> None:
+        async with aiohttp.ClientSession() as session:
+            api = Api(session, ready["url"], "hush-hush")
+            assert (await api.call("POST", LBS, load_balancer(tags={"password": "in-a-body"}))).status == 201
+            assert (await Api(session, ready["url"], "guessed-token").call("GET", LBS)).status == 401
+
+    asyncio.run(use())
+    _, out, err = process.end()
+    assert "api call" in err
+    assert [word for word in ("hush-hush", "guessed-token", "in-a-body") if word in out + err] == []
+
+
+def test_a_delete_that_takes_its_time_is_told_as_such(tmp_path: Path, pool: Network, process: Process) -> None:
+    state = ("--state", str(tmp_path / "cloud.db"), "--pool", str(pool), "--token", "t")
+
+    async def create(url: str) -> str:
+        async with aiohttp.ClientSession() as session:
+            return str((await Api(session, url, "t").create())["id"])
+
+    name = asyncio.run(create(process.start(tmp_path, *state)["url"]))
+    process.end()
+    access = {
+        "FAKECLOUD_URL": process.start(tmp_path, *state, "--action-seconds", "3600")["url"],
+        "FAKECLOUD_TOKEN": "t",
+    }
+    deleted = run_fakecloud("lb", "delete", name, **access)
+    shown = run_fakecloud("lb", "show", name, **access)
+    listed = json.loads(run_fakecloud("lb", "list", "-o", "json", **access).stdout)
+    assert (deleted.returncode, deleted.stdout) == (0, f"deleting {name} by {listed[0]['action']}\n")
+    assert "deleting" in shown.stdout.splitlines()[0]
