@@ -61,9 +61,13 @@ def outcomes(
     proxy: ServiceProxy, ingress: LoadBalancerIngress, delivery: Delivery, policy: Policy
 ) -> tuple[Outcome, Outcome, Outcome]:
     """For clients outside, on nodes and in pods, in this order."""
+    outside = _outside(proxy, ingress, delivery, policy)
     inside = _inside(proxy, ingress, policy)
+    if inside.path is Path.LOAD_BALANCER and outside.path is not Path.LOAD_BALANCER:
+        # Whoever reaches the load balancer gets from there what a client outside gets.
+        inside = dataclasses.replace(outside, reason=f"{inside.reason}; from the load balancer on: {outside.reason}")
     return (
-        _outside(proxy, ingress, delivery, policy),
+        outside,
         dataclasses.replace(inside, client=Client.NODE),
         dataclasses.replace(inside, client=Client.POD),
     )
