@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import ssl
 import subprocess
 import time
@@ -228,6 +229,8 @@ async def test_a_target_may_have_a_port_of_its_own(api: Api, backends: Backends)
 
 
 async def test_https_checks_and_a_check_by_listener(api: Api, backends: Backends, tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: apt-get install openssl")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=node", "-days", "1"]
     files = ["-keyout", str(key), "-out", str(certificate)]
