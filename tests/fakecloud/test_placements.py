@@ -242,6 +242,10 @@ def test_a_plain_pod_serves_all_on_its_one_address_without_any_right_and_refuses
         assert [fetch(client_side, "10.70.0.1", port).split()[0] for port in (8081, 8082)] == ["one", "one"]
         status, refused = create("u3", 8081)
         assert (status, refused["errors"][0]["field"]) == (422, "listeners[0].port")
+        servers.start(pod, "somebody else", "10.70.0.1", 8083)
+        status, refused = create("u4", 8083)
+        assert (status, refused["errors"][0]["field"]) == (422, "listeners[0].port")
+        assert "in use" in refused["detail"]
         cloud.call("DELETE", f"{LBS}/{first[1]['id']}")
         assert create("u3", 8081)[0] == 201
         status, refused = cloud.call("POST", LBS, load_balancer(uid="u6", families=["IPv6"]))
