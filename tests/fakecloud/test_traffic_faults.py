@@ -165,7 +165,8 @@ async def test_a_connection_is_reset_after_so_many_bytes(api: Api, item: Json) -
 async def test_a_slow_connection_has_its_latency_and_its_rate_and_loses_nothing(api: Api, item: Json) -> None:
     await order(api, "slow", latencySeconds=0.1, bytesPerSecond=200_000, fault={"times": 1})
     sent = bytes(range(256)) * 400
-    started = time.monotonic()  # before the connection: fakecloud's clock for it may begin before connect() returns here
+    # Before the connection: fakecloud's clock for it may begin before connect() returns here.
+    started = time.monotonic()
     async with connection(address_of(item)) as (reader, writer):
         assert await asyncio.wait_for(reader.readline(), DEADLINE) in {b"a\n", b"b\n"}
         assert time.monotonic() - started >= 0.1
