@@ -52,6 +52,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     def __init__(self, context: BackendContext[FakecloudConfig]) -> None:
         super().__init__(context)
         self._token: str | None = context.config.token
+        self._ids: dict[str, str] = {}  # of load balancers that were seen, by the Service's UID
 
     async def open(self) -> None:
         """Check that the cloud answers and takes the token."""
@@ -89,6 +90,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             load_balancer = await self._write(
                 service, "POST", "/v1/load-balancers", {"name": name, "owner": owner, **wanted}
             )
+            self._ids[service.uid] = load_balancer["id"]
             # The answer to a create is the first load balancer of this owner: made by a request whose reply was lost, it is older.
             load_balancer = await self._update(service, load_balancer, wanted)
         requests.check_carried_out(load_balancer)
@@ -111,6 +113,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 )
             if response.status == 202:
                 requests.check_carried_out(response.json())
+        self._ids.pop(service.uid, None)
 
     async def _delete(self, load_balancer: Mapping[str, Any]) -> Response:
         """202 says that the cloud still works on it."""
@@ -175,9 +178,17 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     # ---- the API
 
     async def _find(self, service: Service) -> list[Mapping[str, Any]]:
+        # A list may lag behind what was changed; what is read by its id does not.
+        if (known := self._ids.get(service.uid)) is not None:
+            response = await self._call("GET", f"/v1/load-balancers/{known}", accept=(200, 404))
+            if response.status == 200:
+                return [response.json()]
+            del self._ids[service.uid]
         owner = {"cluster": self.context.cluster_id, "owner": service.uid}
         response = await self._call("GET", "/v1/load-balancers", params=owner)
         items: list[Mapping[str, Any]] = response.json()["items"]
+        if items:
+            self._ids[service.uid] = items[0]["id"]
         return items
 
     async def _call(

@@ -39,6 +39,18 @@ async def test_reads_that_lag_do_not_make_a_restarted_controller_write(stack: St
         assert len(await stack.cloud.load_balancers()) == 2
 
 
+async def test_what_a_lagging_list_does_not_show_yet_is_deleted_with_its_service(stack: Stack) -> None:
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        lagging = await stack.cloud.fault("stale-lists", seconds=3600)
+        await stack.create(objects.service("web"))
+        await stack.wait_served("web")
+        await stack.delete("web")
+        await stack.wait_gone("web")
+        await stack.cloud.mend(lagging)
+        assert await stack.cloud.load_balancers() == []
+
+
 async def test_an_address_is_published_when_the_cloud_has_finished_its_work(stack: Stack) -> None:
     async with stack.controller() as controller:
         await controller.start_ready()
