@@ -294,6 +294,11 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
+def healthy(balancer: Json) -> Mapping[str, bool | None]:
+    """Node: what the load balancer's probes say of it."""
+    return {one["target"]: one["healthy"] for one in balancer["status"]["targets"]}
+
+
 def outgoing() -> socket.socket:
     """A non-blocking socket of this machine itself."""
     made = socket.socket()

@@ -1,14 +1,12 @@
 """externalTrafficPolicy, source ranges and affinity: where they are enforced, and what a pod then sees."""
 
 import asyncio
-from collections.abc import Mapping
 
 import pytest
 
-from tests.harness.cloud import Json
 from tests.packets.clients import ask, http, unserved
 from tests.packets.cluster import FAMILIES, SETTLE
-from tests.packets.lab import Lab, Served
+from tests.packets.lab import Lab, Served, healthy
 from tests.packets.rows import INSIDE, OUTSIDE
 from tests.packets.topology import NODES, lan_addresses, second_client_addresses
 
@@ -16,11 +14,6 @@ from tests.packets.topology import NODES, lan_addresses, second_client_addresses
 SERVING = (("balancer", "VIP"), ("balancer", "Proxy"), ("router", "VIP"))
 serving = pytest.mark.parametrize(("cloud", "ip_mode"), SERVING, ids=["-publishes-".join(row) for row in SERVING])
 families = pytest.mark.parametrize("family", FAMILIES)
-
-
-def healthy(balancer: Json) -> Mapping[str, bool | None]:
-    """Node: what the load balancer's probes say of it."""
-    return {one["target"]: one["healthy"] for one in balancer["status"]["targets"]}
 
 
 async def pods_reached(served: Served, count: int = 8) -> set[str]:

@@ -16,7 +16,7 @@ from tests.controlplane.server import ControlPlane
 from tests.data.applied import made
 from tests.packets import clients, serviceproxies
 from tests.packets.cluster import NAMESPACE
-from tests.packets.lab import Lab, Served, outgoing
+from tests.packets.lab import Lab, Served, healthy, outgoing
 from tests.packets.relay import Relay
 from tests.packets.rows import INSIDE, OUTSIDE, ROWS, View, other, view
 from tests.packets.serviceproxies import dataplane
@@ -166,6 +166,16 @@ async def test_with_nothing_in_kube_proxys_place_a_service_is_not_served_and_exp
         assert (verified.code, verified.out.splitlines()[:2]) == (1, [ABSENT, "in its place: none"])
         assert proxy_said["kind"] == "none"
         assert clients_said == found
+
+
+@once
+async def test_the_cloud_asks_kube_proxy_whether_a_node_is_well_and_takes_out_those_where_it_is_gone(lab: Lab) -> None:
+    async with lab.service("Proxy") as served:
+        await served.configure(healthCheck={"protocol": "http", "port": 10256, "path": "/healthz"})
+        await served.wait_balancer(lambda one: healthy(one) == dict.fromkeys(NODES, True))
+        async with serviceproxies.without_kube_proxy(lab):
+            await served.wait_balancer(lambda one: healthy(one) == dict.fromkeys(NODES, False))
+        await served.wait_balancer(lambda one: healthy(one) == dict.fromkeys(NODES, True))
 
 
 # ---- asking the kernel
