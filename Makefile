@@ -26,7 +26,7 @@ help: ## list the targets
 .venv/.ready: .tools/.uv-$(UV_VERSION) requirements-dev.lock pyproject.toml
 	@echo "setup: installing the pinned packages into .venv"
 	@test -x .venv/bin/python || $(UV) venv -q --python "$$(command -v $(PYTHON))" .venv
-	@$(UV) pip sync -q --require-hashes requirements-dev.lock
+	@$(UV) pip sync -q --compile-bytecode --require-hashes requirements-dev.lock
 	@$(UV) pip install -q --no-deps --editable .
 	@touch $@
 
