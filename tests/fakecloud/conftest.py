@@ -10,6 +10,7 @@ from fakecloud import app
 from fakecloud.config import Settings
 from fakecloud.ipam import Network
 from tests.fakecloud.clients import Api, Backends, Process, free_pool
+from tests.fakecloud.enclosed import Servers
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -52,3 +53,10 @@ def process() -> Iterator[Process]:
     process = Process()
     yield process
     process.kill()
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    servers.stop()

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import secrets
 import shutil
@@ -78,3 +79,9 @@ def inside(namespace: str, function: Callable[[], T]) -> T:
 def within(namespace: str) -> list[str]:
     """A prefix for commands."""
     return ["ip", "netns", "exec", namespace]
+
+
+def addresses_in(namespace: str) -> set[str]:
+    """Of all its interfaces."""
+    shown = run("ip", "-n", namespace, "-j", "addr")
+    return {info["local"] for link in json.loads(shown) for info in link["addr_info"]}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakecloud.clients import DEADLINE, Json, Process, load_balancer
+from tests.fakecloud.enclosed import LBS, Cloud, until
 from tests.fakecloud.namespaces import connect, inside, namespaces, run, within
-from tests.fakecloud.test_placements import LBS, Cloud, until
 
 VIPS = {"IPv4": "10.99.0.1", "IPv6": "fd99::1"}
 CLIENTS = {"IPv4": ("10.70.0.2", "10.70.0.3"), "IPv6": ("fd70::2", "fd70::3")}

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakecloud.clients import Process, load_balancer, run_fakecloud
+from tests.fakecloud.enclosed import LBS, Cloud, Servers, fetch, needs_netlink, until
 from tests.fakecloud.namespaces import connect, namespaces, run, within
-from tests.fakecloud.test_placements import LBS, Cloud, Servers, fetch, needs_netlink, servers, until
 
-__all__ = ["servers"]
 VIP = "10.99.0.1"
 CLIENT = "10.70.0.2"
 

@@ -12,9 +12,9 @@ from fakecloud.models.loadbalancers import LoadBalancerPatch, LoadBalancerSpec
 from fakecloud.networks import AddressSet
 from fakecloud.policy import Policy
 from tests.fakecloud.clients import DEADLINE, Json, Process, load_balancer
+from tests.fakecloud.enclosed import LBS, needs_netlink, until
 from tests.fakecloud.namespaces import inside
 from tests.fakecloud.routed import NODES, Net, Served, routed_net
-from tests.fakecloud.test_placements import LBS, needs_netlink, until
 
 families = pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 

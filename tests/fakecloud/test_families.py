@@ -1,21 +1,17 @@
 """A family comes and goes on a load balancer that serves: the other family's address and connections stay as they are."""
 
-import json
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fakecloud.clients import DEADLINE, Api, Json, Process, load_balancer
-from tests.fakecloud.namespaces import inside, namespaces, within
+from tests.fakecloud.clients import DEADLINE, Api, Process, load_balancer
+from tests.fakecloud.enclosed import LBS, Cloud
+from tests.fakecloud.namespaces import addresses_in, inside, namespaces, within
 
-LBS = "/v1/load-balancers"
 FOUR, SIX = "10.99.0.1", "fd99::1"
 ECHO = """
 import socketserver
@@ -54,48 +50,29 @@ async def test_a_family_that_can_not_be_served_is_refused_and_nothing_changes(
     assert (same.status, same.headers["ETag"]) == (200, before["etag"])
 
 
-class Cloud:
-    """A fakecloud in a namespace, with real addresses of both families on its loopback interface."""
-
-    def __init__(self, namespace: str, ready: Json) -> None:
-        self.namespace = namespace
-        self._ready = ready
-
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Json]:
-        def ask() -> tuple[int, Json]:
-            request = urllib.request.Request(  # noqa: S310 - fakecloud's own URL
-                self._ready["url"] + path, None if body is None else json.dumps(body).encode(), method=method
-            )
-            request.add_header("Authorization", f"Bearer {self._ready['token']}")
-            try:
-                with urllib.request.urlopen(request, timeout=DEADLINE) as answer:  # noqa: S310 - fakecloud's own URL
-                    return answer.status, json.loads(answer.read() or b"{}")
-            except urllib.error.HTTPError as error:
-                return error.code, json.loads(error.read())
-
-        return inside(self.namespace, ask)
+class RealCloud(Cloud):
+    """With real addresses of both families on its namespace's loopback interface."""
 
     def connect(self, address: str) -> socket.socket:
         return inside(self.namespace, lambda: socket.create_connection((address, 80), DEADLINE))
 
     def addresses(self) -> set[str]:
-        shown = subprocess.check_output(["ip", "-n", self.namespace, "-j", "addr"])
-        return {info["local"] for link in json.loads(shown) for info in link["addr_info"]}
+        return addresses_in(self.namespace)
 
 
 @pytest.fixture
-def cloud(tmp_path: Path, process: Process) -> Iterator[Cloud]:
+def cloud(tmp_path: Path, process: Process) -> Iterator[RealCloud]:
     pytest.importorskip("pyroute2", reason="needs pyroute2: pip install pyroute2")
     with namespaces("families") as (name,):
         pools = ("--pool", "10.99.0.0/30", "--pool", "fd99::/126")
         state = ("--state", str(tmp_path / "cloud.db"), "--token", "t")
         ready = process.start(tmp_path, "--addresses", "interface", *pools, *state, prefix=within(name))
-        yield Cloud(name, ready)
+        yield RealCloud(name, ready)
         process.kill()
 
 
 @pytest.fixture
-def echo(cloud: Cloud) -> Iterator[None]:
+def echo(cloud: RealCloud) -> Iterator[None]:
     """A server inside the namespace, on the node port."""
     command = [*within(cloud.namespace), sys.executable, "-c", ECHO]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -120,7 +97,9 @@ def answers(connection: socket.socket, word: bytes) -> bool:
     ("kept", "dropped", "family"), [(FOUR, SIX, "IPv4"), (SIX, FOUR, "IPv6")], ids=["IPv4 stays", "IPv6 stays"]
 )
 @pytest.mark.usefixtures("echo")
-def test_a_connection_over_the_family_that_stays_survives(cloud: Cloud, kept: str, dropped: str, family: str) -> None:
+def test_a_connection_over_the_family_that_stays_survives(
+    cloud: RealCloud, kept: str, dropped: str, family: str
+) -> None:
     listeners, targets = [{"port": 80, "targetPort": 30080}], [{"address": "127.0.0.1"}]
     body = load_balancer(families=["IPv4", "IPv6"], listeners=listeners, targets=targets)
     status, item = cloud.call("POST", LBS, body)
