@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from ccm_lb import kube as connecting
@@ -14,6 +14,7 @@ from ccm_lb.kubeapi import KubeApi
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
+from tests.data.applied import made
 from tests.harness.stack import SETTLE, apply_access
 
 ROLE = "ccm-lb-service-proxy"
@@ -86,3 +87,12 @@ class Watching:
         except TimeoutError:
             raise AssertionError(f"after {timeout:g} s: {self.detector.current}") from None
         return self.detector.current
+
+
+@contextlib.asynccontextmanager
+async def watched(plane: ControlPlane, kube: Kube, items: Sequence[data.Json]) -> AsyncIterator[Watching]:
+    """A detector that runs, with the rights of the manifests, in a cluster of these objects."""
+    async with made(kube, items), account(plane, kube, granted=True) as kubeconfig, connected(kubeconfig) as api:
+        watching = Watching(api)
+        async with watching.running():
+            yield watching
