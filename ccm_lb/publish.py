@@ -70,9 +70,8 @@ class Publisher:
         self._nodes: tuple[Node, ...] | None = None
         self._owners, self._old_nodes = addresses.Owners({}), tuple[str, ...]()
         self._decided: dict[str, ServiceProxyHint] = {}  # by UID, with which service proxy in mind
-        self._clashes: dict[
-            str, tuple[Key, frozenset[str]]
-        ] = {}  # by UID, addresses not published because a node has them
+        # By UID, addresses that are not published because a node has them.
+        self._clashes: dict[str, tuple[Key, frozenset[str]]] = {}
         self._stores_modes: bool | None = None  # None until an answer showed it
         self._unstored: dict[str, tuple[Key, LoadBalancerStatus]] = {}  # by UID, what the server did not store
 
