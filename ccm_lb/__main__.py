@@ -1,6 +1,6 @@
 """`python -m ccm_lb`."""
 
-from ccm_lb.cli import main
+from ccm_lb.commands.main import main
 
 if __name__ == "__main__":
     main()

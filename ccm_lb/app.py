@@ -20,33 +20,34 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from ccm_lb import log, serviceproxy
-from ccm_lb.addresses import Kind
 from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
-from ccm_lb.cluster import Cluster, server_addresses
-from ccm_lb.config import Config
-from ccm_lb.controller import Controller
-from ccm_lb.dataplane.advise import ServiceAdvice
-from ccm_lb.dataplane.detect import ServiceProxyDetector
-from ccm_lb.events import Recorder
-from ccm_lb.health import Checks, HealthServer
-from ccm_lb.kube import connect
-from ccm_lb.kubeapi import FIELD_MANAGER, KubeApi
-from ccm_lb.leaderelection import LeaseElector, LeaseLostError, NoElection, Timing
-from ccm_lb.metrics import Metrics
+from ccm_lb.controller.addresses import Kind
+from ccm_lb.controller.controller import Controller
+from ccm_lb.controller.predicates import Scope
+from ccm_lb.controller.publish import Policy
+from ccm_lb.controller.reconcile import Dependencies, Reconciler
+from ccm_lb.controller.resync import Resync
+from ccm_lb.controller.state import ClusterState
+from ccm_lb.controller.workqueue import Workqueue
+from ccm_lb.dataplane.clients import follow
+from ccm_lb.dataplane.clients.advise import ServiceAdvice
+from ccm_lb.dataplane.clients.follow import ServiceProxyFollower
+from ccm_lb.dataplane.cluster.detect import ServiceProxyDetector
+from ccm_lb.http.transport import CloudTransport
+from ccm_lb.kube.api import FIELD_MANAGER, KubeApi
+from ccm_lb.kube.cluster import Cluster, server_addresses
+from ccm_lb.kube.connect import connect
+from ccm_lb.kube.events import Recorder
+from ccm_lb.kube.leaderelection import LeaseElector, LeaseLostError, NoElection, Timing
+from ccm_lb.kube.watch import Watch, WatchOptions
 from ccm_lb.objects import Key
-from ccm_lb.predicates import Scope
-from ccm_lb.publish import Policy
-from ccm_lb.reconcile import Dependencies, Reconciler
-from ccm_lb.resync import Resync
-from ccm_lb.serviceproxy import ServiceProxyFollower
-from ccm_lb.state import ClusterState
-from ccm_lb.tasks import end, pending, persist, unless
-from ccm_lb.transport import CloudTransport
-from ccm_lb.watch import Watch, WatchOptions
-from ccm_lb.workqueue import Workqueue
+from ccm_lb.process import log
+from ccm_lb.process.health import Checks, HealthServer
+from ccm_lb.process.metrics import Metrics
+from ccm_lb.process.tasks import end, pending, persist, unless
+from ccm_lb.settings.config import Config
 
 logger = logging.getLogger(__name__)
 
@@ -227,9 +228,9 @@ async def _follow(
     api = parts.api.sibling()  # its requests are not to wait in the way of the work's
     stack.push_async_callback(api.close)
     detector = ServiceProxyDetector(api, [service_proxy, lambda *_: controller.service_proxy_changed()])
-    task = asyncio.create_task(serviceproxy.keep(detector), name="service-proxy")
+    task = asyncio.create_task(follow.keep(detector), name="service-proxy")
     stack.push_async_callback(end, task)
-    await detector.looked(serviceproxy.PATIENCE)
+    await detector.looked(follow.PATIENCE)
 
 
 def _gauges(parts: _Parts, state: ClusterState) -> None:

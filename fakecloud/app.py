@@ -22,20 +22,20 @@ from aiohttp import web
 
 from fakecloud.api.operations import Services
 from fakecloud.api.server import application
-from fakecloud.cloud import Cloud, Surroundings
+from fakecloud.cloud.cloud import Cloud, Surroundings
+from fakecloud.cloud.store import MemoryStore, SqliteStore
 from fakecloud.config import Settings
-from fakecloud.dataplane.addresses import InterfaceAddresses, PresentAddresses
 from fakecloud.dataplane.delivery import Delivery
-from fakecloud.dataplane.direct import DirectPlane
-from fakecloud.dataplane.firewall import Firewall, FirewallError
 from fakecloud.dataplane.flowlog import FlowLog
-from fakecloud.dataplane.forwarding import Limits
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
-from fakecloud.dataplane.plane import Plane
+from fakecloud.dataplane.proxy.addresses import InterfaceAddresses, PresentAddresses
+from fakecloud.dataplane.proxy.forwarding import Limits
+from fakecloud.dataplane.proxy.plane import Plane
+from fakecloud.dataplane.routed.direct import DirectPlane
+from fakecloud.dataplane.routed.firewall import Firewall, FirewallError
 from fakecloud.faults.registry import Chance, Faults
 from fakecloud.journal import Journal
-from fakecloud.policy import AddressMode
-from fakecloud.store import MemoryStore, SqliteStore
+from fakecloud.state.policy import AddressMode
 
 logger = logging.getLogger(__name__)
 

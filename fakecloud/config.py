@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fakecloud import pools
-from fakecloud.ipam import Network
 from fakecloud.models.faults import Scenario
-from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
-from fakecloud.policy import AddressMode
+from fakecloud.state import pools
+from fakecloud.state.ipam import Network
+from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.state.policy import AddressMode
 
 DEFAULT_POOL = "127.84.0.0/16"
 

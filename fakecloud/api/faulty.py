@@ -14,9 +14,9 @@ from aiohttp.typedefs import Middleware
 from fakecloud import errors
 from fakecloud.api.operations import NOTE, Note
 from fakecloud.api.responses import Unanswered, problem_response
+from fakecloud.cloud.intents import ActionOrder
 from fakecloud.faults.registry import Faults
 from fakecloud.faults.rules import Armed, Subject, seconds_of
-from fakecloud.intents import ActionOrder
 from fakecloud.models.faults import (
     ActionFault,
     HangFault,

@@ -6,7 +6,7 @@ from typing import Any
 
 from fakecloud import errors
 from fakecloud.api.operations import Exchange
-from fakecloud.intents import Intent
+from fakecloud.cloud.intents import Intent
 from fakecloud.models.problems import FieldError
 from fakecloud.state import fencing
 from fakecloud.state.records import Change

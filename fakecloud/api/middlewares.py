@@ -15,11 +15,11 @@ from fakecloud import errors
 from fakecloud.api.faulty import is_control
 from fakecloud.api.operations import NOTE, Note
 from fakecloud.api.responses import Unanswered, problem_response
-from fakecloud.dataplane.sockets import reset
+from fakecloud.cloud.store import StoreError
+from fakecloud.dataplane.proxy.sockets import reset
 from fakecloud.errors import ProblemError
 from fakecloud.journal import Journal
 from fakecloud.models.journal import Call, Outcome
-from fakecloud.store import StoreError
 
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,10 +6,10 @@ from typing import Generic, TypeVar
 
 from aiohttp import web
 
-from fakecloud.cloud import Cloud
+from fakecloud.cloud.cloud import Cloud
+from fakecloud.cloud.intents import ActionOrder
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.faults.registry import Faults
-from fakecloud.intents import ActionOrder
 from fakecloud.journal import Journal
 from fakecloud.models.base import Model
 from fakecloud.models.journal import Outcome

@@ -13,7 +13,7 @@ from fakecloud.cli.output import examples
 
 if TYPE_CHECKING:
     from fakecloud.config import Settings
-    from fakecloud.ipam import Network
+    from fakecloud.state.ipam import Network
 
 
 # Options that are settings of the same name.
@@ -96,7 +96,7 @@ def serve(**options: Any) -> None:
     Every option can be given as an environment variable too: FAKECLOUD_PORT, FAKECLOUD_TOKEN, ...
     """
     from fakecloud.cli import logs
-    from fakecloud.store import StoreError
+    from fakecloud.cloud.store import StoreError
 
     logs.configure(options["log_format"], options["log_level"])
     settings, generated = _settings(options)
@@ -138,8 +138,8 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
 
     from fakecloud.config import Settings
     from fakecloud.faults import scenarios
-    from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
-    from fakecloud.policy import AddressMode
+    from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+    from fakecloud.state.policy import AddressMode
 
     given = _token(options["token"], options["token_file"])
     try:

@@ -8,7 +8,7 @@ from typing import Protocol as Interface
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.models.listeners import Protocol
 from fakecloud.models.views import LoadBalancerStatus
-from fakecloud.routes import Route
+from fakecloud.state.routes import Route
 
 # A protocol, an address and a port.
 Spot = tuple[Protocol, str, int]

@@ -5,13 +5,13 @@ from typing import Protocol as Interface
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
-from fakecloud.dataplane.datagrams import DatagramListener
-from fakecloud.dataplane.listeners import PortListener
+from fakecloud.dataplane.proxy.datagrams import DatagramListener
+from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.wanted import verdict_on
 from fakecloud.models.listeners import Protocol
 from fakecloud.models.views import ListenerStatus, TargetStatus
-from fakecloud.routes import Route
+from fakecloud.state.routes import Route
 
 AnyListener = PortListener | DatagramListener
 

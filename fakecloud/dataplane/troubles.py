@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 
-from fakecloud.dataplane.forwarding import NO_TROUBLE, Door, Place, Trouble
+from fakecloud.dataplane.proxy.forwarding import NO_TROUBLE, Door, Place, Trouble
 from fakecloud.faults.rules import Armed, Strike, Subject, fits
 from fakecloud.models.faults import (
     STANDING,
@@ -12,7 +12,7 @@ from fakecloud.models.faults import (
     TargetDownFault,
     TrafficEffect,
 )
-from fakecloud.routes import Destination
+from fakecloud.state.routes import Destination
 
 
 def trouble_of(faults: Sequence[Armed], strike: Strike, place: Place, now: float) -> Trouble:

@@ -3,7 +3,7 @@
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.probes import Probe
 from fakecloud.models.listeners import Listener
-from fakecloud.routes import Destination, Route
+from fakecloud.state.routes import Destination, Route
 
 
 def probe_of(route: Route, to: Destination, listener: Listener) -> Probe | None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from fakecloud import errors
-from fakecloud.ipam import Pool
 from fakecloud.models.base import Family
 from fakecloud.models.problems import FieldError
+from fakecloud.state.ipam import Pool
 from fakecloud.state.records import State
 
 

@@ -3,13 +3,14 @@
 import ipaddress
 from dataclasses import replace
 
-from fakecloud import errors, pools
-from fakecloud.ipam import Pool
+from fakecloud import errors
 from fakecloud.models.inventory import AddressPool, AddressPoolView, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.problems import FieldError
-from fakecloud.networks import AddressSet
-from fakecloud.policy import AddressMode
+from fakecloud.state import pools
+from fakecloud.state.ipam import Pool
+from fakecloud.state.networks import AddressSet
+from fakecloud.state.policy import AddressMode
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import server_errors
 

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fakecloud import errors
-from fakecloud.ipam import Pool
 from fakecloud.models.base import Family, family_of
 from fakecloud.models.journal import Outcome
 from fakecloud.models.loadbalancers import AssignedAddress, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
-from fakecloud.policy import Policy
 from fakecloud.state import allocation
+from fakecloud.state.ipam import Pool
+from fakecloud.state.policy import Policy
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import target_errors
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from fakecloud.ipam import Pool
 from fakecloud.models.base import Model
 from fakecloud.models.inventory import ReservedAddress, Server
 from fakecloud.models.journal import Outcome
 from fakecloud.models.loadbalancers import LoadBalancer
+from fakecloud.state.ipam import Pool
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from fakecloud.models.inventory import Server
 from fakecloud.models.listeners import Target
 from fakecloud.models.problems import FieldError
-from fakecloud.networks import AddressSet
+from fakecloud.state.networks import AddressSet
 
 
 def target_errors(

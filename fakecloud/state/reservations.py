@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from fakecloud import errors
-from fakecloud.ipam import Pool
 from fakecloud.models.base import family_of
 from fakecloud.models.inventory import ReservedAddress, ReservedAddressView
 from fakecloud.models.journal import Outcome
 from fakecloud.models.problems import FieldError
-from fakecloud.policy import Policy
 from fakecloud.state.allocation import lowest, released, user_of
+from fakecloud.state.ipam import Pool
+from fakecloud.state.policy import Policy
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 
 

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from ccm_lb.backends.base import BackendContext
-from ccm_lb.controller import Controller
+from ccm_lb.controller.controller import Controller
+from ccm_lb.controller.predicates import Scope
+from ccm_lb.controller.publish import Advice, NoAdvice, Policy
+from ccm_lb.controller.reconcile import Dependencies, Reconciler
+from ccm_lb.controller.resync import Resync
+from ccm_lb.controller.state import ClusterState
+from ccm_lb.controller.workqueue import Workqueue
 from ccm_lb.errors import CCMError
 from ccm_lb.objects import Key
-from ccm_lb.predicates import Scope
-from ccm_lb.publish import Advice, NoAdvice, Policy
-from ccm_lb.reconcile import Dependencies, Reconciler
-from ccm_lb.resync import Resync
-from ccm_lb.state import ClusterState
 from ccm_lb.testing import builders
 from ccm_lb.testing.builders import Json, Tweak
 from ccm_lb.testing.fakes import FakeClock, FakeServices, OpenFence, RecordedEvents
 from ccm_lb.testing.memory import Call, MemoryBackend, MemoryCloud, MemoryConfig
 from ccm_lb.testing.transports import NoTransport
-from ccm_lb.workqueue import Workqueue
 
 CLUSTER = "c1"
 KEY = Key("lb", "web")

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from ccm_lb.backends.base import BackendContext, Response
 from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.clock import SystemClock
+from ccm_lb.http.transport import CloudTransport
 from ccm_lb.objects import Node
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import OpenFence, RecordedEvents
-from ccm_lb.transport import CloudTransport
 from fakecloud import app
 from fakecloud.config import Settings
 from tests.fakecloud.clients import free_pool

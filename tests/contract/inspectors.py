@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ccm_lb.testing.bench import Seen
 from ccm_lb.testing.memory import MemoryCloud
-from fakecloud.cloud import Cloud
+from fakecloud.cloud.cloud import Cloud
 
 
 class MemoryInspector:

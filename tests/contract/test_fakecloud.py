@@ -10,11 +10,11 @@ import pytest
 from ccm_lb.backends.base import Transport
 from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.clock import SystemClock
+from ccm_lb.http.transport import CloudTransport
 from ccm_lb.objects import Node, Service
 from ccm_lb.testing import builders
 from ccm_lb.testing.conformance import LoadBalancerConformance
 from ccm_lb.testing.fakes import OpenFence
-from ccm_lb.transport import CloudTransport
 from fakecloud import app
 from fakecloud.config import Settings
 from fakecloud.models.inventory import Server

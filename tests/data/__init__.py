@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from ccm_lb.dataplane.observed import Observed, Withheld
+from ccm_lb.dataplane.cluster.observed import Observed, Withheld
 
 CLUSTERS = Path(__file__).parent / "clusters"
 Json = dict[str, Any]

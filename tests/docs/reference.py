@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ccm_lb import ipmode
 from ccm_lb.dataplane.model import unknown
-from ccm_lb.metrics import Metrics
+from ccm_lb.process.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
 from tests.docs.pages import ROOT
 from tests.packets import picture

@@ -6,10 +6,11 @@ import re
 import pytest
 import yaml
 
-from ccm_lb import annotations, announce, notices
-from ccm_lb.config import Config
-from ccm_lb.dataplane import advise
+from ccm_lb import annotations
+from ccm_lb.controller import announce, notices
+from ccm_lb.dataplane.clients import advise
 from ccm_lb.objects import CLEANUP_FINALIZER, EXCLUDE_LABEL, IPMode
+from ccm_lb.settings.config import Config
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import RecordedEvents
 from tests.controlplane import recipes

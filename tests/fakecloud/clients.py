@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 
 Json = dict[str, Any]
 # Seconds; nothing waits for so long but a test that fails, and the machine may be busy.

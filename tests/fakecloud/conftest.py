@@ -8,7 +8,7 @@ import uvloop
 
 from fakecloud import app
 from fakecloud.config import Settings
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import Api, Backends, Process, free_pool
 from tests.fakecloud.enclosed import Servers
 

@@ -4,13 +4,13 @@ import itertools
 import time
 from collections.abc import Iterable, Sequence
 
-from fakecloud.cloud import Cloud, Surroundings
+from fakecloud.cloud.cloud import Cloud, Surroundings
 from fakecloud.config import Settings
 from fakecloud.dataplane.delivery import ListenError, Staged
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.models.views import LoadBalancerStatus
-from fakecloud.routes import Route
 from fakecloud.state.records import Kind, Record
+from fakecloud.state.routes import Route
 
 
 class PlaneOfRoutes:

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from fakecloud.config import Settings
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import Api, Json, address_of, load_balancer
 
 LBS = "/v1/load-balancers"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from fakecloud.cli.commands import fakecloud
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import Api, Process, load_balancer, run_fakecloud
 
 LBS = "/v1/load-balancers"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from fakecloud.models.loadbalancers import LoadBalancerPatch, LoadBalancerSpec
-from fakecloud.networks import AddressSet
-from fakecloud.policy import Policy
+from fakecloud.state.networks import AddressSet
+from fakecloud.state.policy import Policy
 from tests.fakecloud.clients import DEADLINE, Json, Process, load_balancer
 from tests.fakecloud.enclosed import LBS, needs_netlink, until
 from tests.fakecloud.namespaces import inside

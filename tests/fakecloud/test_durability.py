@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from fakecloud import app
+from fakecloud.cloud.store import SCHEMA_VERSION
 from fakecloud.config import Settings
-from fakecloud.ipam import Network
-from fakecloud.store import SCHEMA_VERSION
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import Api, Process, load_balancer, run_fakecloud
 
 LBS = "/v1/load-balancers"

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from fakecloud.config import Settings
-from fakecloud.dataplane.sockets import reset
+from fakecloud.dataplane.proxy.sockets import reset
 from tests.fakecloud.clients import (
     DEADLINE,
     Api,

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from fakecloud.config import Settings
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import DEADLINE, Api, Process, fakecloud_command, load_balancer, run_fakecloud
 
 LBS = "/v1/load-balancers"

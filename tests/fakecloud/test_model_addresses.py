@@ -12,13 +12,13 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from fakecloud.cloud.intents import ActionOrder, Intent
 from fakecloud.config import Settings
 from fakecloud.errors import ProblemError
-from fakecloud.intents import ActionOrder, Intent
 from fakecloud.models.base import Family
 from fakecloud.models.listeners import Listener
 from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
-from fakecloud.policy import AddressMode
+from fakecloud.state.policy import AddressMode
 from fakecloud.state.records import Change
 from tests.fakecloud.planes import PlaneOfRoutes, RowStore, cloud_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fakecloud.ipam import Network
+from fakecloud.state.ipam import Network
 from tests.fakecloud.clients import Api, Backends, Process, address_of, greeting, load_balancer, run_fakecloud
 
 LBS = "/v1/load-balancers"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fakecloud.dataplane.proxyprotocol import header
+from fakecloud.dataplane.proxy.proxyprotocol import header
 from tests.fakecloud.clients import DEADLINE, Api, address_of, connection
 
 NGINX = """

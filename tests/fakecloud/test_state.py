@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakecloud import ipam
 from fakecloud.config import Settings
 from fakecloud.dataplane.balancing import Candidate, by_load, by_source, eligible, from_turn, turns
 from fakecloud.errors import ProblemError, invalid
 from fakecloud.health.verdicts import Result, Verdict
-from fakecloud.ipam import Pool
 from fakecloud.models.base import Family, family_of
 from fakecloud.models.inventory import AddressPool, ReservedAddress, Server
 from fakecloud.models.journal import Outcome
@@ -19,14 +17,15 @@ from fakecloud.models.listeners import Listener, Target
 from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
-from fakecloud.networks import DEFAULT_TARGET_NETWORKS, AddressSet
-from fakecloud.policy import AddressMode, Policy
-from fakecloud.pools import refusal as pool_refusal
-from fakecloud.routes import affected, route_of
-from fakecloud.state import fencing, inventory, loadbalancers, reservations, settling
+from fakecloud.state import fencing, inventory, ipam, loadbalancers, reservations, settling
 from fakecloud.state.fencing import FencingToken
+from fakecloud.state.ipam import Pool
 from fakecloud.state.loadbalancers import Stamp
+from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.state.policy import AddressMode, Policy
+from fakecloud.state.pools import refusal as pool_refusal
 from fakecloud.state.records import Kind, Record, State, restored
+from fakecloud.state.routes import affected, route_of
 
 NETWORKS = AddressSet.of(DEFAULT_TARGET_NETWORKS)
 POLICY = Policy(NETWORKS)

@@ -9,14 +9,14 @@ import pytest
 
 from fakecloud.app import Serving
 from fakecloud.config import Settings
-from fakecloud.dataplane.addresses import PresentAddresses
 from fakecloud.dataplane.flowlog import FlowLog
-from fakecloud.dataplane.forwarding import Limits
-from fakecloud.dataplane.plane import Plane
-from fakecloud.dataplane.sockets import reset
+from fakecloud.dataplane.proxy.addresses import PresentAddresses
+from fakecloud.dataplane.proxy.forwarding import Limits
+from fakecloud.dataplane.proxy.plane import Plane
+from fakecloud.dataplane.proxy.sockets import reset
 from fakecloud.models.listeners import HealthCheck, Listener
-from fakecloud.networks import AddressSet
-from fakecloud.routes import Destination, Route
+from fakecloud.state.networks import AddressSet
+from fakecloud.state.routes import Destination, Route
 from tests.fakecloud.clients import (
     DEADLINE,
     Api,

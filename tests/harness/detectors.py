@@ -6,11 +6,11 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from ccm_lb import kube as connecting
-from ccm_lb.dataplane import detect
-from ccm_lb.dataplane.detect import ServiceProxyDetector
+from ccm_lb.dataplane.cluster import detect
+from ccm_lb.dataplane.cluster.detect import ServiceProxyDetector
 from ccm_lb.dataplane.model import ServiceProxy
-from ccm_lb.kubeapi import KubeApi
+from ccm_lb.kube import connect as connecting
+from ccm_lb.kube.api import KubeApi
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane

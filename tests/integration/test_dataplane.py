@@ -2,7 +2,8 @@
 
 import pytest
 
-from ccm_lb.dataplane import advise, detect, infer
+from ccm_lb.dataplane.clients import advise
+from ccm_lb.dataplane.cluster import detect, infer
 from ccm_lb.dataplane.model import Kind, Mode
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import RecordedEvents

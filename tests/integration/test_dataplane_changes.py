@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from ccm_lb.dataplane import detect
+from ccm_lb.dataplane.cluster import detect
 from ccm_lb.dataplane.model import Kind, Mode
 from tests import data
 from tests.controlplane.kube import Kube

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ccm_lb.cli import execute
+from ccm_lb.commands.main import execute
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane

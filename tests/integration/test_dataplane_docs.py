@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ccm_lb.dataplane import honours
+from ccm_lb.dataplane.clients import honours
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ccm_lb.dataplane import convert, documents, files, findings, kubeproxy, schema
-from ccm_lb.dataplane.findings import Severity
-from ccm_lb.dataplane.schema import Type
+from ccm_lb.dataplane.files import check, convert, documents, findings, kubeproxy, schema
+from ccm_lb.dataplane.files.findings import Severity
+from ccm_lb.dataplane.files.schema import Type
 from tests.controlplane import build, recipes
 
 SEED = 1860
@@ -183,12 +183,12 @@ async def test_what_it_takes_and_we_refuse_is_listed(message: str, kube_proxy: P
     text = yaml.safe_dump(HEADER) + LISTED[message]
     (tmp_path / "in.yaml").write_text(text)
     assert not (await verdict(kube_proxy, tmp_path / "in.yaml")).refused
-    (checked,) = files.check(text, "in.yaml")
+    (checked,) = check.check(text, "in.yaml")
     assert [one.message for one in checked.findings if one.severity is Severity.ERROR] == [message]
 
 
 async def test_the_example_of_the_azure_documentation_is_translated_and_taken(kube_proxy: Path, tmp_path: Path) -> None:
-    (checked,) = files.check(SEED_EXAMPLE, "kube-proxy.json")
+    (checked,) = check.check(SEED_EXAMPLE, "kube-proxy.json")
     assert not findings.failing(checked.findings)
     assert checked.aks is not None
     made = convert.to_kube_proxy(checked.aks)
@@ -203,7 +203,7 @@ async def test_the_example_of_the_azure_documentation_is_translated_and_taken(ku
 
 @pytest.mark.parametrize("mode", ["IPTABLES", "NFTABLES"])
 async def test_the_other_modes_are_translated_and_taken(mode: str, kube_proxy: Path, tmp_path: Path) -> None:
-    (checked,) = files.check(f'{{"mode": "{mode}"}}', "kube-proxy.json")
+    (checked,) = check.check(f'{{"mode": "{mode}"}}', "kube-proxy.json")
     assert checked.aks is not None
     assert (await taken(kube_proxy, convert.to_kube_proxy(checked.aks).text, tmp_path))["mode"] == mode.lower()
 

@@ -2,8 +2,9 @@
 
 import signal
 
-from ccm_lb import app, leaderelection
-from ccm_lb.config import Config
+from ccm_lb import app
+from ccm_lb.kube import leaderelection
+from ccm_lb.settings.config import Config
 from tests.harness import objects
 from tests.harness.stack import Stack
 

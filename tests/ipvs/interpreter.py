@@ -11,7 +11,7 @@ PROBE: Final = f"{PYTHON} -S /root/probe.py"
 _PACKAGES: Final = Path(__file__).parents[2]
 SCRIPT: Final = """
 import asyncio, sys
-from ccm_lb.dataplane import probe
+from ccm_lb.dataplane.clients import probe
 address, port, node = sys.argv[1:4]
 found = asyncio.run(probe.probe(address, int(port), [node]))
 print(f"{found.answer}: {found.reason}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ccm_lb import kube
+from ccm_lb.kube import connect
 from tests.component.kube.world import OK, PATH, V1, ApiServer, connected, kubeconfig, plugin, prints
 
 
@@ -60,7 +60,7 @@ async def test_master_takes_the_servers_place(api: ApiServer, tmp_path: Path) ->
 
 
 async def test_master_alone_is_talked_to_without_a_credential(api: ApiServer, tmp_path: Path) -> None:
-    async with connected(None, api.url.removeprefix("http://"), pod=kube.Pod(tmp_path, {})) as sut:
+    async with connected(None, api.url.removeprefix("http://"), pod=connect.Pod(tmp_path, {})) as sut:
         assert sut.server == api.url
         await sut.get(PATH)
     assert api.tokens == [None]

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 
-from ccm_lb import authorization, kubeapi
 from ccm_lb.errors import (
     UnauthorizedError,
 )
+from ccm_lb.kube import api as kube_api
+from ccm_lb.kube import authorization
 from tests.component.kube.world import OK, PATH, ApiServer, Source, client
 from tests.component.recording import VirtualClock
 
@@ -144,7 +145,7 @@ async def test_the_token_goes_to_no_other_server(api: ApiServer, clock: VirtualC
 async def test_kopf_in_its_own_thread_shares_the_credential(api: ApiServer, clock: VirtualClock) -> None:
     source = Source("Bearer old", fresh_for=60)
 
-    async def watch(sut: kubeapi.KubeApi) -> int:
+    async def watch(sut: kube_api.KubeApi) -> int:
         async with (
             sut.kopf_session() as session,
             session.get(sut.server + PATH) as response,

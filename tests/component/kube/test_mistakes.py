@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ccm_lb import kube
 from ccm_lb.errors import (
     ConfigError,
 )
+from ccm_lb.kube import connect
 from tests.component.kube.world import kubeconfig
 
 CONFIG = "current-context: here\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n"
@@ -84,7 +84,7 @@ async def test_a_bad_kubeconfig_is_one_clear_line(tmp_path: Path, content: str |
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError) as caught:
-        await kube.connect(path, None, user_agent="x")
+        await connect.connect(path, None, user_agent="x")
     assert f"--kubeconfig {path}" in str(caught.value)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -95,7 +95,7 @@ async def test_outside_a_cluster_a_kubeconfig_is_asked_for(tmp_path: Path) -> No
         ConfigError,
         match=r"not a pod with a service account .*; give --kubeconfig FILE",
     ):
-        await kube.connect(None, None, user_agent="x", pod=kube.Pod(tmp_path, {}))
+        await connect.connect(None, None, user_agent="x", pod=connect.Pod(tmp_path, {}))
 
 
 @pytest.mark.parametrize("master", ["", "ftp://x", "http://", "http://[::"])
@@ -104,4 +104,4 @@ async def test_a_bad_master_is_named(tmp_path: Path, master: str) -> None:
         ConfigError,
         match=r"--master: .* is not a server's URL; expected https://HOST:PORT",
     ):
-        await kube.connect(kubeconfig(tmp_path, "http://x"), master, user_agent="x")
+        await connect.connect(kubeconfig(tmp_path, "http://x"), master, user_agent="x")

@@ -7,7 +7,6 @@ import json
 import pytest
 from aiohttp import web
 
-from ccm_lb import kubeapi, pacing
 from ccm_lb.errors import (
     ApiError,
     ApiUnreachableError,
@@ -16,6 +15,8 @@ from ccm_lb.errors import (
     InvalidError,
     NotFoundError,
 )
+from ccm_lb.http import pacing
+from ccm_lb.kube import api as kube_api
 from tests.component.kube.world import OK, PATH, ApiServer, client, status
 from tests.component.recording import CUT, VirtualClock
 from tests.controlplane.server import free_ports
@@ -168,7 +169,7 @@ async def test_what_may_be_repeated_is(
         with pytest.raises((ApiError, ApiUnreachableError)):
             await getattr(sut, method)(PATH, {})
     assert len(api.seen) == sent
-    assert sum(clock.slept) <= kubeapi.RETRY_WINDOW
+    assert sum(clock.slept) <= kube_api.RETRY_WINDOW
 
 
 async def test_a_pause_that_the_server_asks_for_holds_for_all_requests(api: ApiServer, clock: VirtualClock) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm_lb import credentials
+from ccm_lb.kube import credentials
 from tests.component.kube.world import V1, plugin, prints
 
 

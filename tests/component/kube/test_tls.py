@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yarl
 
-from ccm_lb import kube
 from ccm_lb.errors import (
     ApiUnreachableError,
 )
+from ccm_lb.kube import connect
 from tests.component.kube.world import OK, PATH, ApiServer, connected, kubeconfig
 from tests.component.recording import serve
 
@@ -99,7 +99,7 @@ async def test_a_pod_uses_its_service_account(pki: Pki, tmp_path: Path) -> None:
             "KUBERNETES_SERVICE_HOST": str(url.host),
             "KUBERNETES_SERVICE_PORT": str(url.port),
         }
-        async with connected(None, None, pod=kube.Pod(tmp_path, environ)) as sut:
+        async with connected(None, None, pod=connect.Pod(tmp_path, environ)) as sut:
             await sut.get(PATH)
             api.accepted = {"Bearer renewed"}
             (tmp_path / "token").write_text("renewed\n")

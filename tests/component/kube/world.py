@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from ccm_lb import authorization, credentials, kube, kubeapi
+from ccm_lb.kube import api as kube_api
+from ccm_lb.kube import authorization, connect, credentials
 from tests.component.recording import RecordingServer, VirtualClock
 
 OK = {"kind": "Service", "metadata": {"name": "web"}}
@@ -69,17 +70,17 @@ async def client(
     source: credentials.Source | None = None,
     timeout: float = 30,
     **options: Any,
-) -> AsyncIterator[kubeapi.KubeApi]:
+) -> AsyncIterator[kube_api.KubeApi]:
     present = authorization.Credentials(source or credentials.Fixed(None), clock)
-    endpoint = kubeapi.Endpoint(api.url, ssl.create_default_context(), present, timeout=timeout)
-    sut = kubeapi.KubeApi(endpoint, clock, user_agent="ccm-lb/test", **options)
+    endpoint = kube_api.Endpoint(api.url, ssl.create_default_context(), present, timeout=timeout)
+    sut = kube_api.KubeApi(endpoint, clock, user_agent="ccm-lb/test", **options)
     yield sut
     await sut.close()
 
 
 @contextlib.asynccontextmanager
-async def connected(*args: Any, **options: Any) -> AsyncIterator[kube.KubeApi]:
-    sut = await kube.connect(*args, user_agent="ccm-lb/test", **options)
+async def connected(*args: Any, **options: Any) -> AsyncIterator[connect.KubeApi]:
+    sut = await connect.connect(*args, user_agent="ccm-lb/test", **options)
     yield sut
     await sut.close()
 

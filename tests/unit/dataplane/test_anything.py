@@ -7,8 +7,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm_lb.dataplane import convert, files, findings, infer
-from ccm_lb.dataplane.schema import API_VERSION, KIND, KUBE_PROXY_CONFIGURATION
+from ccm_lb.dataplane.cluster import infer
+from ccm_lb.dataplane.files import check, convert, findings
+from ccm_lb.dataplane.files.schema import API_VERSION, KIND, KUBE_PROXY_CONFIGURATION
 from ccm_lb.errors import ConfigError
 from tests.data import objects, observed
 
@@ -33,7 +34,7 @@ aks_inner = st.sampled_from(["scheduler", "TCPTimeoutSeconds", "tcpTimeoutSecond
 def test_any_text_is_checked_or_complained_of(text: str) -> None:
     said: list[str] = []
     try:
-        said += [str(one) for document in files.check(text, "f") for one in document.findings]
+        said += [str(one) for document in check.check(text, "f") for one in document.findings]
     except ConfigError as error:
         said.append(str(error))
     assert all(one.startswith("f") for one in said)
@@ -42,20 +43,20 @@ def test_any_text_is_checked_or_complained_of(text: str) -> None:
 @given(contents)
 @settings(max_examples=50, deadline=None)
 def test_any_configuration_is_checked_and_what_is_taken_is_translated(content: dict[str, Any]) -> None:
-    (checked,) = files.check(yaml.safe_dump({**content, "apiVersion": API_VERSION, "kind": KIND}), "f")
+    (checked,) = check.check(yaml.safe_dump({**content, "apiVersion": API_VERSION, "kind": KIND}), "f")
     if checked.kube_proxy is not None:
-        (translated,) = files.check(convert.to_aks(checked.kube_proxy).text, "aks")
+        (translated,) = check.check(convert.to_aks(checked.kube_proxy).text, "aks")
         assert translated.aks is not None
 
 
 @given(st.dictionaries(aks_keys, values | st.dictionaries(aks_inner, values, max_size=3), max_size=4))
 @settings(max_examples=50, deadline=None)
 def test_any_object_is_checked_as_the_aks_form_and_what_is_taken_is_translated(content: dict[str, Any]) -> None:
-    (checked,) = files.check(json.dumps(content), "f")
+    (checked,) = check.check(json.dumps(content), "f")
     assert (checked.aks is None) == findings.refused(checked.findings)
     if checked.aks is not None:
-        assert files.check(checked.aks.to_json(), "again")[0].aks == checked.aks
-        (upstream,) = files.check(convert.to_kube_proxy(checked.aks).text, "upstream")
+        assert check.check(checked.aks.to_json(), "again")[0].aks == checked.aks
+        (upstream,) = check.check(convert.to_kube_proxy(checked.aks).text, "upstream")
         assert upstream.kube_proxy is not None
 
 

@@ -1,0 +1,204 @@
+"""`ccm-lb explain`: why a Service's addresses have their ipMode, with everything that was looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from typing import Any, Literal, NoReturn
+
+from ccm_lb import annotations as ccm_annotations
+from ccm_lb import ipmode
+from ccm_lb.backends import registry
+from ccm_lb.backends.base import BackendContext, Response
+from ccm_lb.clock import SystemClock
+from ccm_lb.controller import addresses, publication
+from ccm_lb.controller.publication import Circumstances
+from ccm_lb.dataplane.clients.hints import hint
+from ccm_lb.dataplane.cluster import detect, kubeproxies
+from ccm_lb.errors import CCMError, ForbiddenError, TerminalError
+from ccm_lb.ipmode import Decision, Inputs, Traffic
+from ccm_lb.kube.api import KubeApi
+from ccm_lb.kube.cluster import NODES, Cluster, server_addresses
+from ccm_lb.kube.connect import connect
+from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, parse_service
+from ccm_lb.settings.config import Config
+
+_KUBE_PROXIES = "/api/v1/namespaces/kube-system/pods"
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """One address: what is decided, from which values, and what stands in the Service; "" for a Service that has none yet."""
+
+    ip: str
+    decision: Decision
+    inputs: Inputs
+    published: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys are part of the command line's promise."""
+        given, traffic = self.inputs, self.inputs.traffic
+        return {
+            "ip": self.ip or None,
+            "ipMode": str(self.decision.mode),
+            "published": self.published or None,
+            "rule": self.decision.rule,
+            "reason": self.decision.reason,
+            "mixture": self.decision.mixture or None,
+            "warnings": list(self.decision.warnings),
+            "inputs": {
+                "annotation": given.override,
+                "delivery": traffic.delivery.value,
+                "ports": [port._asdict() for port in traffic.ports],
+                "scope": given.scope.value,
+                "sourceRanges": given.source_ranges,
+                "sourceRangesEnforced": traffic.enforces_source_ranges,
+                "probesFromOwnAddress": traffic.probes_from_own_address,
+                "probesToOwnAddress": traffic.probes_to_own_address,
+                "providerDefault": given.default,
+                "serviceProxy": given.service_proxy.value,
+                "alsoAddressOf": given.taken or None,
+            },
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """What is said of one Service. `refused` are addresses that are not published, `old_nodes` those that ignore ipMode."""
+
+    service: str
+    addresses: tuple[Address, ...]
+    refused: tuple[str, ...] = ()
+    old_nodes: tuple[str, ...] = ()
+    unknown_nodes: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "service": self.service,
+            "addresses": [one.as_json() for one in self.addresses],
+            "refused": list(self.refused),
+            "nodesThatIgnoreIPMode": list(self.old_nodes),
+            "nodesOfUnknownVersion": self.unknown_nodes,
+        }
+
+    def lines(self) -> Iterable[str]:
+        """The same for people."""
+        for one in self.addresses:
+            yield f"{self.service}: {one.ip or 'no address yet'}: ipMode {one.decision.mode}, because {one.decision.reason}"
+            if one.published and one.published != one.decision.mode:
+                yield f"  published: {one.published}"
+            for sentence in filter(None, [one.decision.mixture]):
+                yield f"  note: {sentence}"
+            for warning in one.decision.warnings:
+                yield f"  warning: {warning}"
+            yield f"  row of the table: {_row(one.decision.rule)}"
+            yield from _inputs(one.inputs)
+        for reason in self.refused:
+            yield f"  warning: {reason}"
+        if self.old_nodes:
+            yield f"  warning: kube-proxy is too old for ipMode on the nodes {', '.join(self.old_nodes)}"
+        if self.unknown_nodes:
+            yield f"  nodes whose kube-proxy's version is unknown: {self.unknown_nodes}"
+
+
+def explained(service: Service, around: Circumstances, versions: Mapping[str, str]) -> Explanation:
+    """What is decided for the Service as it stands. Raises TerminalError for a wrong annotation."""
+    published = service.status.load_balancer.ingress
+    ips = tuple(one for one in published if one.ip)
+    refused: tuple[str, ...] = ()
+    try:
+        _, notices = publication.fit(service, ips, around)
+        refused = tuple(one.message for one in notices)
+    except TerminalError as error:
+        refused = (str(error),)
+    override = ccm_annotations.ip_mode(service)
+    found = []
+    for entry in ips or (LoadBalancerIngress(ip=None),):
+        given = publication.inputs(service, entry, around, override)
+        found.append(Address(entry.ip or "", ipmode.decide(given), given, str(entry.ip_mode or "")))
+    old = kubeproxies.ignoring(versions)
+    unknown = sum(one == kubeproxies.UNKNOWN for one in versions.values())
+    return Explanation(str(service.key), tuple(found), refused, old, unknown)
+
+
+def _row(rule: str) -> str:
+    number, row = next((number, row) for number, row in enumerate(ipmode.RULES, start=1) if row.name == rule)
+    return f"{number}, {row.when}"
+
+
+def _inputs(given: Inputs) -> Iterable[str]:
+    traffic, yes = given.traffic, {True: "yes", False: "no", None: "unknown"}
+    ports = ", ".join(f"{port} ({port.reason})" if port.reason else str(port) for port in traffic.ports)
+    yield f"  annotation: {given.override or 'none'}"
+    yield f"  delivery: {traffic.delivery}"
+    yield f"  ports: {ports or 'unknown'}"
+    yield f"  address: {given.scope}{f', also of {given.taken}' if given.taken else ''}"
+    yield f"  source ranges: {yes[given.source_ranges]}; enforced by the cloud: {yes[traffic.enforces_source_ranges]}"
+    yield f"  probes from the own address: {yes[traffic.probes_from_own_address]}; to it: {yes[traffic.probes_to_own_address]}"
+    yield f"  provider's default: {given.default or 'none'}"
+    yield f"  service proxy: {given.service_proxy}"
+
+
+# ---- asking
+
+
+async def explain(config: Config, key: Key) -> Explanation:
+    """Ask the cluster and the backend's settings, not the cloud. Raises CCMError, ConfigError for a wrong setting."""
+    backend_class = registry.load(config.cloud_provider)
+    settings = registry.backend_config(backend_class, config.cloud_config)
+    backend = backend_class(BackendContext("explain", settings, _Offline(), SystemClock(), _Silent()))
+    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}")
+    try:
+        service = parse_service(await Cluster(api).get_service(key))
+        if service.spec.type != "LoadBalancer":
+            raise CCMError(f"Service {key} is of type {service.spec.type}: only LoadBalancer has an ipMode")
+        traffic: Traffic | None = backend.traffic(service)
+        nodes = [parse_node(one) for one in (await api.get(NODES)).get("items") or ()]
+        proxy, servers, pods = await asyncio.gather(
+            detect.service_proxy(api), server_addresses(api.server), _kube_proxies(api)
+        )
+    finally:
+        await api.close()
+    around = Circumstances(
+        traffic, owners(nodes, servers), frozenset(map(addresses.Kind, config.allow_addresses)), hint(proxy)
+    )
+    return explained(service, around, kubeproxies.versions(nodes, pods))
+
+
+def owners(nodes: Iterable[Node], api_server: tuple[str, ...]) -> addresses.Owners:
+    """Whose addresses are taken."""
+    return addresses.Owners({node.name: node.ips for node in nodes}, api_server)
+
+
+async def _kube_proxies(api: KubeApi) -> list[dict[str, Any]]:
+    """kube-proxy's pods; none if they may not be read."""
+    try:
+        pods: list[dict[str, Any]] = (await api.get(_KUBE_PROXIES, {"labelSelector": "k8s-app=kube-proxy"})).get(
+            "items"
+        ) or []
+    except ForbiddenError:
+        return []
+    return pods
+
+
+class _Offline:
+    """A transport that leads nowhere: nothing is asked of the cloud."""
+
+    fencing_token = None
+
+    async def request(self, method: str, url: str, **_: Any) -> Response:
+        self._refuse(f"{method} {url}")
+
+    def permit(self) -> AbstractAsyncContextManager[None]:
+        self._refuse("an SDK call")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise CCMError(f"{what}: the backend asks the cloud to say how it treats traffic, which it must not")
+
+
+class _Silent:
+    def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
+        """An explanation writes nothing."""

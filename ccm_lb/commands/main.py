@@ -1,0 +1,254 @@
+"""
+The command line `ccm-lb`.
+
+Whatever a command needs is imported when it runs: kopf and kubernetes cost seconds, and `--help` has no use for them.
+Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a restart may cure, 2 wrong configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ccm_lb.commands.dataplane import dataplane
+from ccm_lb.errors import CCMError, ConfigError
+from ccm_lb.settings import config, sources
+from ccm_lb.settings.config import Config
+from ccm_lb.settings.sources import Setting, Source
+
+_SOURCES = {
+    ParameterSource.COMMANDLINE: Source.FLAG,
+    ParameterSource.ENVIRONMENT: Source.ENV,
+    ParameterSource.DEFAULT_MAP: Source.FILE,
+}
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_EPILOG = """\b
+Every setting is also an environment variable (--leader-elect: CCM_LB_LEADER_ELECT) and a key of the file (leader-elect:).
+Precedence: flag, environment, file, default. `ccm-lb config` shows what applies and where it comes from.
+
+\b
+Examples:
+  ccm-lb run --cloud-provider fakecloud --cloud-config fakecloud.yaml --kubeconfig ~/.kube/config
+  ccm-lb run --config ccm-lb.yaml --leader-elect=false -v 2
+  CCM_LB_LOG_FORMAT=json ccm-lb run --config ccm-lb.yaml --load-balancer-class example.com/internal"""
+
+
+def main() -> None:
+    """The console script: runs the command of sys.argv and exits; a user's mistake is one line on stderr, never a traceback."""
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    try:
+        result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False)
+    except ConfigError as error:
+        return _complain(str(error), 2)
+    except CCMError as error:
+        return _complain(str(error), 1)
+    except click.ClickException as error:
+        return _complain(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo(f"ccm-lb: {' '.join(message.split())}", err=True)
+    return code
+
+
+class _Option(click.Option):
+    """The option of one setting; parses nothing, so that flag, environment and file meet the same checks in `config`."""
+
+    def __init__(self, field: str) -> None:
+        info = Config.model_fields[field]
+        default = "" if info.is_required() else sources.as_text(field, info.default)
+        # Both `--leader-elect` and Go's `--leader-elect=false` are right.
+        switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if info.annotation is bool else {}
+        super().__init__(
+            ["-v", "--v", "v"] if field == "v" else [sources.flag(field), field],
+            type=click.UNPROCESSED,
+            metavar=config.kind(field).metavar,
+            multiple=field == "load_balancer_class",
+            envvar=sources.variable(field),
+            help=f"{info.description}{f'  [default: {default}]' if default else ''}",
+            **switch,
+        )
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        value = super().resolve_envvar_value(ctx)
+        # For a Service named ccm-lb the kubelet sets CCM_LB_PORT=tcp://10.0.0.1:443 in every pod of its namespace.
+        return None if value and value.startswith(("tcp://", "udp://", "sctp://")) else value
+
+
+def _read_file(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    if path is not None:
+        from ccm_lb.backends import registry
+
+        given = sources.from_file(registry.read_settings(Path(path)), path)
+        if not isinstance(classes := given.get("load_balancer_class", []), list):
+            given["load_balancer_class"] = [classes]  # click iterates over the value of an option that may be repeated
+        ctx.default_map = given
+    return path
+
+
+class _SettingsCommand(click.Command):
+    """A command that takes all settings and the file they may stand in, listed under their headings."""
+
+    def __init__(self, name: str, *, params: list[click.Parameter] | None = None, **attributes: Any) -> None:
+        file = click.Option(
+            ["--config", "file"],
+            metavar="FILE",
+            envvar="CCM_LB_CONFIG",
+            is_eager=True,  # what it holds are the defaults of the others
+            callback=_read_file,
+            help="File (YAML) with settings; the keys are the flags' names.",
+        )
+        settings = [_Option(field) for field in Config.model_fields]
+        super().__init__(name, **{**attributes, "params": [file, *settings, *(params or [])], "epilog": _EPILOG})
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            title = config.group(str(parameter.name)) if isinstance(parameter, _Option) else "Options"
+            if (record := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _given(ctx: click.Context) -> dict[str, Setting]:
+    """The settings that were given, by field name; those at their default are not among them."""
+    given = {}
+    for field in Config.model_fields:
+        origin = ctx.get_parameter_source(field)
+        if origin in _SOURCES:
+            value = ctx.params[field]
+            if field == "v" and origin is ParameterSource.COMMANDLINE:
+                value = value.removeprefix("=")  # -v=4 is what Go's users write
+            given[field] = Setting(value, _SOURCES[origin], str(ctx.params["file"]))
+    return given
+
+
+def _build(ctx: click.Context) -> tuple[Config, dict[str, Setting]]:
+    from ccm_lb.backends import registry
+
+    given = _given(ctx)
+    return sources.build(given, registry.names()), given
+
+
+@click.group(context_settings=_CONTEXT, invoke_without_command=True, epilog=_EPILOG)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Gives Kubernetes Services of type LoadBalancer their load balancer, address and ipMode."""
+    if "NO_COLOR" in os.environ:
+        ctx.color = False
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@cli.command(cls=_SettingsCommand)
+@click.pass_context
+def run(ctx: click.Context, /, **_: object) -> int:
+    """Run the controller until SIGTERM or SIGINT."""
+    settings, _given_settings = _build(ctx)
+    from ccm_lb import app
+
+    return asyncio.run(app.run(settings))
+
+
+_OUTPUT = click.option(
+    "--output", "-o", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
+
+
+@cli.command("config", cls=_SettingsCommand)
+@_OUTPUT
+@click.pass_context
+def show_config(ctx: click.Context, /, output: str, **_: object) -> None:
+    """Print what `run` would use, and where it comes from."""
+    settings, given = _build(ctx)
+    origins = {field: given[field].source if field in given else Source.DEFAULT for field in Config.model_fields}
+    if output == "json":
+        values = settings.model_dump(mode="json")
+        rows = {sources.key(field): {"value": values[field], "source": origins[field]} for field in origins}
+        click.echo(json.dumps(rows, indent=2))
+        return
+    texts = {field: sources.as_text(field, getattr(settings, field)) for field in origins}
+    click.echo(
+        _table([{"name": sources.key(field), "value": texts[field], "source": origins[field]} for field in origins])
+    )
+
+
+@cli.command(cls=_SettingsCommand)
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_OUTPUT
+@click.pass_context
+def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
+    """
+    Say why a Service's addresses have their ipMode.
+
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster, not the cloud.
+    """
+    namespace, slash, service = name.partition("/")
+    if not (namespace and slash and service) or "/" in service:
+        raise click.BadParameter(f"got {name!r}, expected NAMESPACE/NAME", param_hint="NAMESPACE/NAME")
+    settings, _given_settings = _build(ctx)
+    if settings.kubeconfig is None and (kubeconfig := os.environ.get("KUBECONFIG")):
+        settings = settings.model_copy(update={"kubeconfig": Path(kubeconfig)})
+    from ccm_lb.commands import explain as explaining
+    from ccm_lb.objects import Key
+
+    found = asyncio.run(explaining.explain(settings, Key(namespace, service)))
+    click.echo(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
+
+
+@cli.command()
+@_OUTPUT
+def backends(output: str) -> None:
+    """List the installed backends, and why one can't be used."""
+    from ccm_lb.backends import registry
+
+    found = [one._asdict() for one in registry.installed()]
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    elif found:
+        click.echo(_table(found))
+    else:
+        click.echo("no backend is installed", err=True)
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    click.echo(f"ccm-lb {metadata.version('ccm-lb')} (kopf {metadata.version('kopf')}, Python {python})")
+
+
+@cli.command(hidden=True)
+def reference() -> None:
+    """Print docs/reference/configuration.md."""
+    click.echo(sources.reference(), nl=False)
+
+
+cli.add_command(dataplane)
+
+
+def _table(rows: Sequence[Mapping[str, object]]) -> str:
+    lines = [[name.upper() for name in rows[0]], *([str(cell or "-") for cell in row.values()] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(rows[0]))]
+    header, *body = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    ]
+    return "\n".join([click.style(header, bold=True), *body])

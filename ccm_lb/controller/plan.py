@@ -1,0 +1,51 @@
+"""Which of the four operations a Service needs now: a decision, made from state alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Hashable
+
+from ccm_lb.controller import predicates
+from ccm_lb.controller.predicates import Scope
+from ccm_lb.kube import patches
+from ccm_lb.objects import LoadBalancerStatus, Service
+
+
+class Operation(enum.Enum):
+    NOTHING = "nothing"
+    ENSURE = "ensure"
+    UPDATE_NODES = "update"
+    CLEANUP = "cleanup"
+
+
+@dataclasses.dataclass(frozen=True)
+class Synced:
+    """
+    What the last successful sync of a Service was made from, and the status that then
+    stood in the Service, as patches.comparable has it (None: it is somebody else's to publish).
+    """
+
+    inputs: Hashable
+    nodes: frozenset[Hashable]
+    status: LoadBalancerStatus | None
+
+
+def decide(service: Service, nodes: frozenset[Hashable], synced: Synced | None, scope: Scope) -> Operation:
+    """
+    What to do for `service`, when the eligible nodes are `nodes` (see predicates.node_set) and `synced` is the last success, if any.
+
+    A Service under deletion is never ensured: the API server refuses new finalizers on it, and a load balancer made then is one that
+    nobody will remove. A published status that somebody changed is a reason to ensure again.
+    """
+    if predicates.needs_cleanup(service, scope):
+        return Operation.CLEANUP
+    if service.deleting or not predicates.wants_load_balancer(service, scope):
+        return Operation.NOTHING
+    if synced is None or synced.inputs != predicates.load_balancer_inputs(service) or not service.has_finalizer:
+        return Operation.ENSURE
+    if synced.status is not None and synced.status != patches.comparable(service.status.load_balancer):
+        return Operation.ENSURE
+    if synced.nodes != nodes:
+        return Operation.UPDATE_NODES
+    return Operation.NOTHING

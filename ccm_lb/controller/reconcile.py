@@ -1,0 +1,300 @@
+"""
+One Service, brought to where its spec says: read, decide, call the backend, patch, record.
+
+The order of finalizer, cloud call, status and events is upstream's (controllers/service/controller.go), so that whoever reads
+events or objects sees what the Go controller shows. A crash after any line leaves a state from which the next call goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn, Protocol
+
+from ccm_lb import portstatus
+from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
+from ccm_lb.controller import announce, predicates
+from ccm_lb.controller.plan import Operation, Synced
+from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
+from ccm_lb.controller.state import ClusterState
+from ccm_lb.controller.writes import Fence, Services, ServiceWrites
+from ccm_lb.errors import (
+    CCMError,
+    ImplementedElsewhereError,
+    NotFoundError,
+    NotLeaderError,
+    PortsError,
+    RetryAfterError,
+    TerminalError,
+)
+from ccm_lb.kube import patches
+from ccm_lb.objects import Key, LoadBalancerStatus, Node, Service
+
+log = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """What metrics want to know: how long a reconcile took, and how old a Service was when it got its first address."""
+
+    def reconciled(self, operation: str, outcome: str, seconds: float) -> None: ...
+    def addressed(self, seconds: float) -> None: ...
+
+
+class _SyncError(CCMError):
+    """A failure with upstream's words before it; its cause decides about the retry."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dependencies:
+    """Whom the reconciler talks to; `field_manager` is the name under which the API server records our writes."""
+
+    api: Services
+    backend: LoadBalancerBackend[Any]
+    events: EventRecorder
+    fence: Fence
+    observer: Observer
+    field_manager: str
+    policy: Policy = dataclasses.field(default_factory=Policy)
+    advice: Advice = dataclasses.field(default_factory=NoAdvice)
+
+
+class Reconciler:
+    """Reconciles a Service by its key; the workqueue sees to it that no key is reconciled twice at a time."""
+
+    def __init__(self, deps: Dependencies, state: ClusterState) -> None:
+        self._api = deps.api
+        self._backend = deps.backend
+        self._observer = deps.observer
+        self._field_manager = deps.field_manager
+        self._announce = announce.Announcer(deps.events)
+        self._state = state
+        self._writes = ServiceWrites(deps.api, deps.fence, state)
+        self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy, deps.advice)
+        self.freed = self._publisher.freed
+
+    async def reconcile(self, key: Key) -> None:
+        """
+        Do what the Service `key` needs.
+
+        Raises:
+            RetryAfterError, TerminalError: as the backend raised them; the user has been told.
+            NotLeaderError: nothing more was sent.
+            CCMError: failed; the user has been told; try again after a backoff.
+        """
+        began = time.monotonic()
+        operation, outcome = Operation.NOTHING, "error"
+        try:
+            if self._state.is_doubtful(key):
+                await self._writes.refresh(key)
+                self._state.asked(key)
+            await self._remove_left_behind(key)
+            operation = self._operation(key)
+            service = self._state.services.get(key)
+            if service is not None and operation is not Operation.NOTHING:
+                log.debug("reconciling", extra={"service": str(key), "operation": operation.value})
+                await self._perform(operation, service)
+                await self._remove_left_behind(key)  # it may have vanished under our hands
+            outcome = "success"
+        except RetryAfterError:
+            outcome = "retry_after"
+            raise
+        except TerminalError:
+            outcome = "terminal"
+            raise
+        finally:
+            if operation is not Operation.NOTHING:
+                self._observer.reconciled(operation.value, outcome, time.monotonic() - began)
+
+    async def recheck(self) -> Sequence[Key]:
+        """The Services to be looked at again because the cluster was upgraded. Raises CCMError: it cannot be asked."""
+        return await self._publisher.recheck()
+
+    def _operation(self, key: Key) -> Operation:
+        operation, service = self._state.operation(key), self._state.services.get(key)
+        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES)
+        if service is not None and settled and self._publisher.decides_otherwise(service):
+            self._state.unsync(service)
+            operation = self._state.operation(key)
+        return operation
+
+    async def _perform(self, operation: Operation, service: Service) -> None:
+        steps = {Operation.ENSURE: self._ensure, Operation.UPDATE_NODES: self._update, Operation.CLEANUP: self._cleanup}
+        try:
+            await steps[operation](service)
+        except ImplementedElsewhereError:
+            nodes = self._state.node_set()
+            self._state.record(service, Synced(predicates.load_balancer_inputs(service), nodes, None))
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is shown to the user and retried
+            self._fail(service, error)
+
+    # ---- the three operations
+
+    async def _ensure(self, service: Service) -> None:
+        # After a restart every Service is verified against the cloud. That is no news, and thousands of events would say it.
+        verifying = (
+            not self._state.attempted(service) and service.has_finalizer and bool(service.status.load_balancer.ingress)
+        )
+        if not verifying:
+            self._announce.ensuring(service)
+        if not service.has_finalizer:
+            # Before the first cloud call: a crash in between then leaves a Service that is visited again, not a
+            # load balancer that nobody remembers.
+            with _prefix("failed to add load balancer cleanup finalizer"):
+                live = await self._writes.patch(service, patches.finalizer_patch(service.uid))
+            if live is None or live.deleting or not predicates.wants_load_balancer(live, self._state.scope):
+                return  # it changed under our hands: the change is known and queued
+            service = live
+        nodes = self._state.eligible_nodes()
+        if not nodes:
+            self._announce.no_nodes(service)
+        self._state.begin(service)
+        with _prefix("failed to ensure load balancer"):
+            answer = await self._ensure_in_cloud(service, nodes)
+        draft = await self._publisher.draft(service, answer)
+        if draft is None:
+            return
+        with _prefix("failed to update load balancer status"):
+            stored = await self._publisher.write(service, draft, quiet=verifying)
+        if stored is None:
+            return
+        # A wiped status that is written again is no first address.
+        first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
+        if first and service.metadata.creation_timestamp:
+            self._observer.addressed(_age(service.metadata.creation_timestamp))
+        self._state.record(
+            service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
+        )
+
+    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
+        try:
+            return await self._backend.ensure_load_balancer(service, nodes)
+        except PortsError as error:
+            await self._publisher.refuse_ports(service, error)
+            raise
+
+    async def _update(self, service: Service) -> None:
+        nodes = self._state.eligible_nodes()
+        try:
+            await self._backend.update_load_balancer(service, nodes)
+        except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
+            raise
+        except Exception as error:
+            self._announce.update_failed(service, nodes, error)
+            self._state.unsync(service)  # the next attempt is a full ensure, which also makes what is gone
+            raise _ToldError(announce.words(error)) from error
+        synced = self._state.synced(service)
+        if synced is not None:
+            self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
+        self._announce.nodes_updated(service, nodes)
+        self._publisher.nodes_changed(service)
+        log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})
+
+    async def _cleanup(self, service: Service) -> None:
+        found = None
+        with _prefix("failed to check if load balancer exists before cleanup"):
+            with contextlib.suppress(ImplementedElsewhereError):
+                found = await self._backend.get_load_balancer(service)
+            if found is None and not await self._finalizer_is_ours(service):
+                self._state.disclaim(service)
+                log.debug("the finalizer of another controller is left alone", extra={"service": str(service.key)})
+                return
+        if found is not None:
+            self._announce.deleting(service)
+        # Also where none was found: a half-made load balancer can be invisible to the look-up and still be there.
+        with _prefix("failed to delete load balancer"), contextlib.suppress(ImplementedElsewhereError):
+            await self._backend.ensure_load_balancer_deleted(service)
+        with _prefix("failed to remove load balancer cleanup finalizer"):
+            clear = self._status_is_ours(service, found)
+            self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
+            condition = portstatus.CONDITION if portstatus.has_condition(service) else ""
+            patch = patches.release_patch(service.uid, clear_status=clear, drop_condition=condition)
+            live = await self._writes.patch(service, patch)
+        self._publisher.forget(service)
+        if live is not None and live.deleting and not live.metadata.finalizers:
+            self._state.released(live)
+        self._announce.deleted(service)
+        log.info("deleted the load balancer", extra={"service": str(service.key), "uid": service.uid})
+
+    async def _remove_left_behind(self, key: Key) -> None:
+        """Delete what Services left in the cloud that disappeared without waiting for their clean-up."""
+        for service in self._state.left_behind(key):
+            self._writes.check_fence()
+            self._announce.deleting(service)
+            try:
+                with contextlib.suppress(ImplementedElsewhereError):
+                    await self._backend.ensure_load_balancer_deleted(service)
+            except (RetryAfterError, NotLeaderError):
+                raise
+            except Exception as error:
+                self._announce.delete_failed(service, error)
+                if isinstance(error, TerminalError):
+                    raise
+                raise CCMError(announce.words(error)) from error
+            self._announce.deleted(service)
+            self._state.removed(service)
+            self._publisher.forget(service)
+            log.info("deleted the load balancer of a vanished Service", extra={"service": str(key), "uid": service.uid})
+
+    # ---- whose is it
+
+    async def _finalizer_is_ours(self, service: Service) -> bool:
+        """
+        Whether the clean-up finalizer, which other controllers use by the same name, is this one's to remove.
+
+        It is on a Service that this controller serves or has served; on one of a foreign class the API server's record decides.
+        """
+        if predicates.in_scope(service, self._state.scope) or self._state.synced(service) is not None:
+            return True
+        try:
+            live = await self._api.get_service(service.key)
+        except NotFoundError:
+            return True  # nothing is there to be taken from anybody
+        return patches.finalizer_set_by(live["metadata"].get("managedFields", []), self._field_manager)
+
+    def _status_is_ours(self, service: Service, found: LoadBalancerStatus | None) -> bool:
+        published = service.status.load_balancer
+        if not published.ingress:
+            return False
+        if predicates.in_scope(service, self._state.scope):
+            return True
+        # The Service is another controller's now, and what is published may be its address already.
+        return found is not None and {one.ip for one in found.ingress} == {one.ip for one in published.ingress}
+
+    # ---- failures
+
+    def _fail(self, service: Service, error: Exception) -> NoReturn:
+        """Tell the user, then raise what the controller acts on: the cause of a prefixed error, if that says how to retry."""
+        cause = error.__cause__ if isinstance(error, _SyncError) else error
+        if isinstance(cause, NotLeaderError):
+            raise cause
+        if isinstance(cause, RetryAfterError):
+            self._announce.waiting(service, cause)
+            raise cause
+        if not isinstance(error, _ToldError):
+            self._announce.sync_failed(service, error)
+        if isinstance(cause, TerminalError):
+            raise cause
+        raise CCMError(announce.words(error)) from cause
+
+
+class _ToldError(_SyncError):
+    """A failure that the user has been told in words of its own."""
+
+
+@contextlib.contextmanager
+def _prefix(said: str) -> Iterator[None]:
+    """Upstream's words before whatever goes wrong inside."""
+    try:
+        yield
+    except ImplementedElsewhereError:
+        raise
+    except Exception as error:
+        raise _SyncError(f"{said}: {announce.words(error)}") from error
+
+
+def _age(timestamp: str) -> float:
+    return max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(timestamp)).total_seconds())

@@ -1,0 +1,58 @@
+"""What is told once."""
+
+from __future__ import annotations
+
+from ccm_lb.controller import notices
+from ccm_lb.controller.notices import Notice
+
+A, B, OLD = Notice("IPModeChosen", "a"), Notice("IPModeConflict", "b"), Notice("IPModeIgnored", "old")
+
+
+def test_only_what_is_new_is_told() -> None:
+    told = notices.Told()
+    assert told.news("u1", [A, B, A]) == [A, B]
+    assert told.news("u1", [A, B]) == []
+    assert told.news("u1", [A]) == []
+    assert told.news("u1", [A, B]) == [B], "it went and came back"
+    assert told.news("u2", [A]) == [A], "another Service"
+
+
+def test_a_part_may_be_told_by_itself() -> None:
+    told = notices.Told()
+    told.news("u1", [A])
+    assert told.news("u1", [OLD], only="IPModeIgnored") == [OLD]
+    assert told.news("u1", [A, OLD]) == []
+    assert told.news("u1", [], only="IPModeIgnored") == []
+    assert told.news("u1", [A, OLD]) == [OLD]
+
+
+def test_what_is_forgotten_is_told_again() -> None:
+    told = notices.Told()
+    told.news("u1", [A])
+    told.forget("u1")
+    told.forget("u1")
+    assert told.news("u1", [A]) == [A]
+
+
+def test_every_word_has_its_type() -> None:
+    said = [
+        notices.chosen("Proxy", ["203.0.113.1"], "because"),
+        notices.mixed("both"),
+        notices.conflict("VIP", ["203.0.113.1"], "bypass"),
+        notices.refused("Magic"),
+        notices.not_stored({"203.0.113.1": "Proxy"}, []),
+        notices.not_stored({"203.0.113.1": "Proxy"}, ["web.example.com"]),
+        notices.ignored(["Proxy"], ["n1"]),
+        notices.not_published("no"),
+        notices.missing(["IPv6"]),
+        notices.unknown_ports("a/b", [22]),
+        notices.ports_not_served([]),
+    ]
+    assert {one.reason for one in said} == set(notices.TYPES)
+
+
+def test_a_long_list_of_nodes_is_cut() -> None:
+    message = notices.ignored(["Proxy", "Proxy"], [f"n{number}" for number in range(30)]).message
+    assert "on 30 nodes and ignores ipMode Proxy," in message
+    assert "n19]" in message
+    assert "n20" not in message

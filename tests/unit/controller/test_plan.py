@@ -1,0 +1,87 @@
+"""Which operation a Service needs, as a table over what it is and what was done last."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ccm_lb.controller import plan, predicates
+from ccm_lb.controller.plan import Operation, Synced
+from ccm_lb.controller.predicates import Scope
+from ccm_lb.kube import patches
+from ccm_lb.testing import builders
+from ccm_lb.testing.builders import Tweak
+
+SERVED: tuple[Tweak, ...] = (builders.finalizers(), builders.published({"ip": "203.0.113.1", "ipMode": "Proxy"}))
+NODES = predicates.node_set(builders.nodes())
+OTHER_NODES = predicates.node_set(builders.nodes("n1"))
+
+
+def synced(*tweaks: Tweak) -> Synced:
+    """The last success, for a Service as it was then."""
+    service = builders.service(*SERVED, *tweaks)
+    status = patches.comparable(service.status.load_balancer)
+    return Synced(predicates.load_balancer_inputs(service), NODES, status)
+
+
+def decide(*tweaks: Tweak, last: Synced | None, nodes: frozenset[object] = NODES) -> Operation:
+    return plan.decide(builders.service(*tweaks), nodes, last, Scope())
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "last", "expected"),
+    [
+        pytest.param((), None, Operation.ENSURE, id="new"),
+        pytest.param(SERVED, None, Operation.ENSURE, id="unknown-since-a-restart"),
+        pytest.param(SERVED, synced(), Operation.NOTHING, id="as-it-was"),
+        pytest.param((*SERVED, builders.labelled("a", "b")), synced(), Operation.NOTHING, id="label-changed"),
+        pytest.param((*SERVED, builders.port(81)), synced(), Operation.ENSURE, id="port-changed"),
+        pytest.param((*SERVED, builders.uid("other")), synced(), Operation.ENSURE, id="created-again"),
+        pytest.param((SERVED[1],), synced(), Operation.ENSURE, id="finalizer-stripped"),
+        pytest.param((*SERVED, builders.published()), synced(), Operation.ENSURE, id="status-wiped"),
+        pytest.param(
+            (*SERVED, builders.published({"ip": "203.0.113.1"})), synced(), Operation.ENSURE, id="ip-mode-dropped"
+        ),
+        pytest.param((*SERVED, builders.deleting()), synced(), Operation.CLEANUP, id="deleting"),
+        pytest.param((*SERVED, builders.deleting()), None, Operation.CLEANUP, id="deleting-since-before"),
+        pytest.param((*SERVED, builders.of_type("ClusterIP")), synced(), Operation.CLEANUP, id="type-changed"),
+        pytest.param((*SERVED, builders.of_class("x/y")), synced(), Operation.CLEANUP, id="class-changed"),
+        pytest.param(
+            (builders.deleting(), builders.finalizers("x/y")), None, Operation.NOTHING, id="deleting-unserved"
+        ),
+        pytest.param(
+            (builders.deleting(), builders.finalizers("x/y")), synced(), Operation.NOTHING, id="ours-stripped"
+        ),
+        pytest.param((builders.of_type("ClusterIP"),), None, Operation.NOTHING, id="other-type"),
+        pytest.param((builders.of_class("x/y"),), None, Operation.NOTHING, id="other-class"),
+    ],
+)
+def test_the_operation(tweaks: tuple[Tweak, ...], last: Synced | None, expected: Operation) -> None:
+    assert decide(*tweaks, last=last) is expected
+
+
+def test_other_nodes_alone_are_an_update() -> None:
+    assert decide(*SERVED, last=synced(), nodes=OTHER_NODES) is Operation.UPDATE_NODES
+
+
+@pytest.mark.parametrize(
+    "tweak", [pytest.param(builders.port(81), id="port"), pytest.param(builders.published(), id="status")]
+)
+def test_other_nodes_and_another_change_are_one_ensure(tweak: Tweak) -> None:
+    assert decide(*SERVED, tweak, last=synced(), nodes=OTHER_NODES) is Operation.ENSURE
+
+
+def test_other_nodes_do_not_stop_a_clean_up() -> None:
+    assert decide(*SERVED, builders.deleting(), last=synced(), nodes=OTHER_NODES) is Operation.CLEANUP
+
+
+@pytest.mark.parametrize("status", [(), ({"ip": "198.51.100.1"},)], ids=["empty", "filled"])
+def test_a_status_that_is_somebody_elses_to_publish_is_not_looked_at(status: tuple[Tweak, ...]) -> None:
+    last = dataclasses.replace(synced(), status=None)
+    assert decide(*SERVED, builders.published(*status), last=last) is Operation.NOTHING
+
+
+def test_an_ip_mode_that_is_absent_is_vip() -> None:
+    last = synced(builders.published({"ip": "203.0.113.1", "ipMode": "VIP"}))
+    assert decide(*SERVED, builders.published({"ip": "203.0.113.1"}), last=last) is Operation.NOTHING
