@@ -31,9 +31,9 @@ from ccm_lb.controller.reconcile import Dependencies, Reconciler
 from ccm_lb.controller.resync import Resync
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.workqueue import Workqueue
-from ccm_lb.dataplane.clients import follow
-from ccm_lb.dataplane.clients.advise import ServiceAdvice
-from ccm_lb.dataplane.clients.follow import ServiceProxyFollower
+from ccm_lb.dataplane.clients import follower
+from ccm_lb.dataplane.clients.follower import ServiceProxyFollower
+from ccm_lb.dataplane.clients.mismatch import ServiceAdvice
 from ccm_lb.dataplane.cluster.detect import ServiceProxyDetector
 from ccm_lb.http.transport import CloudTransport
 from ccm_lb.kube.api import FIELD_MANAGER, KubeApi
@@ -228,9 +228,9 @@ async def _follow(
     api = parts.api.sibling()  # its requests are not to wait in the way of the work's
     stack.push_async_callback(api.close)
     detector = ServiceProxyDetector(api, [service_proxy, lambda *_: controller.service_proxy_changed()])
-    task = asyncio.create_task(follow.keep(detector), name="service-proxy")
+    task = asyncio.create_task(follower.keep(detector), name="service-proxy")
     stack.push_async_callback(end, task)
-    await detector.looked(follow.PATIENCE)
+    await detector.looked(follower.PATIENCE)
 
 
 def _gauges(parts: _Parts, state: ClusterState) -> None:

@@ -14,10 +14,10 @@ from ccm_lb import ipmode
 from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, Response
 from ccm_lb.clock import SystemClock
-from ccm_lb.controller import addresses, publication
-from ccm_lb.controller.publication import Circumstances
-from ccm_lb.dataplane.clients.hints import hint
-from ccm_lb.dataplane.cluster import detect, kubeproxies
+from ccm_lb.controller import addresses, desiredstatus
+from ccm_lb.controller.desiredstatus import Circumstances
+from ccm_lb.dataplane.clients.ipmodehint import hint
+from ccm_lb.dataplane.cluster import detect, kubeproxyversions
 from ccm_lb.errors import CCMError, ForbiddenError, TerminalError
 from ccm_lb.ipmode import Decision, Inputs, Traffic
 from ccm_lb.kube.api import KubeApi
@@ -110,17 +110,17 @@ def explained(service: Service, around: Circumstances, versions: Mapping[str, st
     ips = tuple(one for one in published if one.ip)
     refused: tuple[str, ...] = ()
     try:
-        _, notices = publication.fit(service, ips, around)
+        _, notices = desiredstatus.fit(service, ips, around)
         refused = tuple(one.message for one in notices)
     except TerminalError as error:
         refused = (str(error),)
     override = ccm_annotations.ip_mode(service)
     found = []
     for entry in ips or (LoadBalancerIngress(ip=None),):
-        given = publication.inputs(service, entry, around, override)
+        given = desiredstatus.inputs(service, entry, around, override)
         found.append(Address(entry.ip or "", ipmode.decide(given), given, str(entry.ip_mode or "")))
-    old = kubeproxies.ignoring(versions)
-    unknown = sum(one == kubeproxies.UNKNOWN for one in versions.values())
+    old = kubeproxyversions.ignoring(versions)
+    unknown = sum(one == kubeproxyversions.UNKNOWN for one in versions.values())
     return Explanation(str(service.key), tuple(found), refused, old, unknown)
 
 
@@ -165,7 +165,7 @@ async def explain(config: Config, key: Key) -> Explanation:
     around = Circumstances(
         traffic, owners(nodes, servers), frozenset(map(addresses.Kind, config.allow_addresses)), hint(proxy)
     )
-    return explained(service, around, kubeproxies.versions(nodes, pods))
+    return explained(service, around, kubeproxyversions.versions(nodes, pods))
 
 
 def owners(nodes: Iterable[Node], api_server: tuple[str, ...]) -> addresses.Owners:

@@ -21,9 +21,9 @@ from click.core import ParameterSource
 
 from ccm_lb.commands.dataplane import dataplane
 from ccm_lb.errors import CCMError, ConfigError
-from ccm_lb.settings import config, sources
+from ccm_lb.settings import config, precedence
 from ccm_lb.settings.config import Config
-from ccm_lb.settings.sources import Setting, Source
+from ccm_lb.settings.precedence import Setting, Source
 
 _SOURCES = {
     ParameterSource.COMMANDLINE: Source.FLAG,
@@ -72,15 +72,15 @@ class _Option(click.Option):
 
     def __init__(self, field: str) -> None:
         info = Config.model_fields[field]
-        default = "" if info.is_required() else sources.as_text(field, info.default)
+        default = "" if info.is_required() else precedence.as_text(field, info.default)
         # Both `--leader-elect` and Go's `--leader-elect=false` are right.
         switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if info.annotation is bool else {}
         super().__init__(
-            ["-v", "--v", "v"] if field == "v" else [sources.flag(field), field],
+            ["-v", "--v", "v"] if field == "v" else [precedence.flag(field), field],
             type=click.UNPROCESSED,
             metavar=config.kind(field).metavar,
             multiple=field == "load_balancer_class",
-            envvar=sources.variable(field),
+            envvar=precedence.variable(field),
             help=f"{info.description}{f'  [default: {default}]' if default else ''}",
             **switch,
         )
@@ -95,7 +95,7 @@ def _read_file(ctx: click.Context, _: click.Parameter, path: str | None) -> str 
     if path is not None:
         from ccm_lb.backends import registry
 
-        given = sources.from_file(registry.read_settings(Path(path)), path)
+        given = precedence.from_file(registry.read_settings(Path(path)), path)
         if not isinstance(classes := given.get("load_balancer_class", []), list):
             given["load_balancer_class"] = [classes]  # click iterates over the value of an option that may be repeated
         ctx.default_map = given
@@ -145,7 +145,7 @@ def _build(ctx: click.Context) -> tuple[Config, dict[str, Setting]]:
     from ccm_lb.backends import registry
 
     given = _given(ctx)
-    return sources.build(given, registry.names()), given
+    return precedence.build(given, registry.names()), given
 
 
 @click.group(context_settings=_CONTEXT, invoke_without_command=True, epilog=_EPILOG)
@@ -182,12 +182,12 @@ def show_config(ctx: click.Context, /, output: str, **_: object) -> None:
     origins = {field: given[field].source if field in given else Source.DEFAULT for field in Config.model_fields}
     if output == "json":
         values = settings.model_dump(mode="json")
-        rows = {sources.key(field): {"value": values[field], "source": origins[field]} for field in origins}
+        rows = {precedence.key(field): {"value": values[field], "source": origins[field]} for field in origins}
         click.echo(json.dumps(rows, indent=2))
         return
-    texts = {field: sources.as_text(field, getattr(settings, field)) for field in origins}
+    texts = {field: precedence.as_text(field, getattr(settings, field)) for field in origins}
     click.echo(
-        _table([{"name": sources.key(field), "value": texts[field], "source": origins[field]} for field in origins])
+        _table([{"name": precedence.key(field), "value": texts[field], "source": origins[field]} for field in origins])
     )
 
 
@@ -239,7 +239,7 @@ def version() -> None:
 @cli.command(hidden=True)
 def reference() -> None:
     """Print docs/reference/configuration.md."""
-    click.echo(sources.reference(), nl=False)
+    click.echo(precedence.reference(), nl=False)
 
 
 cli.add_command(dataplane)

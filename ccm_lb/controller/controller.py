@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from ccm_lb.controller import cache, predicates
-from ccm_lb.controller.announce import words
 from ccm_lb.controller.plan import Operation
 from ccm_lb.controller.reconcile import Reconciler
+from ccm_lb.controller.serviceevents import words
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.workqueue import QueueClosedError, Workqueue
 from ccm_lb.errors import NotLeaderError, RetryAfterError, TerminalError

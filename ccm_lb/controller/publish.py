@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ccm_lb import annotations, ipmode, portstatus
-from ccm_lb.controller import addresses, announce, notices, publication
-from ccm_lb.controller.notices import Notice
-from ccm_lb.controller.publication import Circumstances, Draft
+from ccm_lb.controller import addresses, desiredstatus, messages, serviceevents
+from ccm_lb.controller.desiredstatus import Circumstances, Draft
+from ccm_lb.controller.messages import Notice
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.writes import ServiceWrites
-from ccm_lb.dataplane.cluster import kubeproxies
+from ccm_lb.dataplane.cluster import kubeproxyversions
 from ccm_lb.errors import InvalidError, PortsError
 from ccm_lb.ipmode import ServiceProxyHint, Traffic
 from ccm_lb.kube import patches
@@ -61,15 +61,15 @@ class Publisher:
     def __init__(
         self,
         writes: ServiceWrites,
-        announcer: announce.Announcer,
+        service_events: serviceevents.ServiceEvents,
         state: ClusterState,
         traffic: Callable[[Service], Traffic | None],
         policy: Policy,
         advice: Advice,
     ) -> None:
-        self._writes, self._announce, self._state = writes, announcer, state
+        self._writes, self._service_events, self._state = writes, service_events, state
         self._traffic, self._policy, self._advice = traffic, policy, advice
-        self._told = notices.Told()
+        self._told = messages.Told()
         self._nodes: tuple[Node, ...] | None = None
         self._owners, self._old_nodes = addresses.Owners({}), tuple[str, ...]()
         self._decided: dict[str, ServiceProxyHint] = {}  # by UID, with which service proxy in mind
@@ -88,9 +88,9 @@ class Publisher:
         """
         around = self._around(service)
         self._decided[service.uid] = around.service_proxy
-        ingress = publication.checked(service, answer).ingress
+        ingress = desiredstatus.checked(service, answer).ingress
         self._note_clashes(service, ingress)
-        entries, said = publication.fit(service, ingress, around)
+        entries, said = desiredstatus.fit(service, ingress, around)
         kept = None
         override = annotations.ip_mode(service)
         if override is not None and not isinstance(override, IPMode) and any(one.ip for one in entries):
@@ -98,7 +98,7 @@ class Publisher:
             if takes is None:
                 return None
             kept = None if takes else self._published_modes(service)
-        draft = publication.draft(service, entries, around, kept)
+        draft = desiredstatus.draft(service, entries, around, kept)
         return dataclasses.replace(draft, notices=(*draft.notices, *said))
 
     async def write(self, service: Service, draft: Draft, *, quiet: bool) -> LoadBalancerStatus | None:
@@ -107,7 +107,7 @@ class Publisher:
 
         `quiet`: if nothing has to be written, nothing is said. Raises what the API raised.
         """
-        name = publication.hostname(service, self._policy.hostname_suffix)
+        name = desiredstatus.hostname(service, self._policy.hostname_suffix)
         sent = await self._for_this_server(service, draft.status, name)
         expected = patches.without_modes(sent) if self._stores_modes is False else sent
         stored = patches.comparable(service.status.load_balancer)
@@ -115,7 +115,7 @@ class Publisher:
         condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
         quiet = quiet and not changed and condition is None
         if not quiet:
-            self._announce.ensured(service)
+            self._service_events.ensured(service)
         if changed or condition is not None:
             patch = patches.status_patch(service.uid, sent if changed else None, condition)
             live = await self._writes.patch(service, patch)
@@ -127,7 +127,7 @@ class Publisher:
         self._learn(service, draft.status, sent, stored)
         news = self._told.news(service.uid, (*draft.notices, *self._of_the_cluster(service, draft.status, sent)))
         if not quiet:
-            self._announce.tell(service, news)
+            self._service_events.tell(service, news)
         self._advice.served(service)
         return stored
 
@@ -142,7 +142,7 @@ class Publisher:
         self._look_at_nodes()
         modes = patches.other_modes(patches.comparable(service.status.load_balancer))
         said = self._of_old_nodes(modes)
-        self._announce.tell(service, self._told.news(service.uid, said, only="IPModeIgnored"))
+        self._service_events.tell(service, self._told.news(service.uid, said, only="IPModeIgnored"))
 
     def decides_otherwise(self, service: Service) -> bool:
         """
@@ -157,7 +157,7 @@ class Publisher:
         around, override = self._around(service), annotations.ip_mode(service)
         earlier = dataclasses.replace(around, service_proxy=before)
         for one in [one for one in service.status.load_balancer.ingress if one.ip] or [LoadBalancerIngress()]:
-            then, today = (publication.inputs(service, one, each, override) for each in (earlier, around))
+            then, today = (desiredstatus.inputs(service, one, each, override) for each in (earlier, around))
             if ipmode.decide(then) != ipmode.decide(today):
                 return True
         return False
@@ -243,7 +243,7 @@ class Publisher:
             return wanted
         if self._stores_modes is None:
             self._stores_modes = await self._is_stored(service, wanted)
-        return wanted if self._stores_modes else publication.with_hostname(wanted, name)
+        return wanted if self._stores_modes else desiredstatus.with_hostname(wanted, name)
 
     def _learn(
         self, service: Service, wanted: LoadBalancerStatus, sent: LoadBalancerStatus, stored: LoadBalancerStatus
@@ -261,11 +261,11 @@ class Publisher:
         modes = patches.other_modes(wanted)
         if service.uid in self._unstored:
             hostnames = [one.hostname for one in sent.ingress if one.hostname and one not in wanted.ingress]
-            return [notices.not_stored(modes, hostnames)]
+            return [messages.not_stored(modes, hostnames)]
         return self._of_old_nodes(modes)
 
     def _of_old_nodes(self, modes: Mapping[str, IPMode | str]) -> list[Notice]:
-        return [notices.ignored(modes.values(), self._old_nodes)] if modes and self._old_nodes else []
+        return [messages.ignored(modes.values(), self._old_nodes)] if modes and self._old_nodes else []
 
     def _note_clashes(self, service: Service, ingress: Sequence[LoadBalancerIngress]) -> None:
         ips = frozenset(one.ip for one in ingress if one.ip and self._owners.kind(one.ip) is addresses.Kind.NODE)
@@ -281,7 +281,9 @@ class Publisher:
         nodes = self._state.nodes()
         self._nodes = eligible
         self._owners = addresses.Owners({node.name: node.ips for node in nodes}, self._policy.api_server)
-        self._old_nodes = kubeproxies.ignoring({**kubeproxies.versions(nodes), **self._policy.proxy_versions()})
+        self._old_nodes = kubeproxyversions.ignoring(
+            {**kubeproxyversions.versions(nodes), **self._policy.proxy_versions()}
+        )
 
 
 def _now() -> str:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 
 from ccm_lb import portstatus
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
-from ccm_lb.controller import announce, predicates
+from ccm_lb.controller import predicates, serviceevents
 from ccm_lb.controller.plan import Operation, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
@@ -70,10 +70,12 @@ class Reconciler:
         self._backend = deps.backend
         self._observer = deps.observer
         self._field_manager = deps.field_manager
-        self._announce = announce.Announcer(deps.events)
+        self._service_events = serviceevents.ServiceEvents(deps.events)
         self._state = state
         self._writes = ServiceWrites(deps.api, deps.fence, state)
-        self._publisher = Publisher(self._writes, self._announce, state, deps.backend.traffic, deps.policy, deps.advice)
+        self._publisher = Publisher(
+            self._writes, self._service_events, state, deps.backend.traffic, deps.policy, deps.advice
+        )
         self.freed = self._publisher.freed
 
     async def reconcile(self, key: Key) -> None:
@@ -139,7 +141,7 @@ class Reconciler:
             not self._state.attempted(service) and service.has_finalizer and bool(service.status.load_balancer.ingress)
         )
         if not verifying:
-            self._announce.ensuring(service)
+            self._service_events.ensuring(service)
         if not service.has_finalizer:
             # Before the first cloud call: a crash in between then leaves a Service that is visited again, not a
             # load balancer that nobody remembers.
@@ -150,7 +152,7 @@ class Reconciler:
             service = live
         nodes = self._state.eligible_nodes()
         if not nodes:
-            self._announce.no_nodes(service)
+            self._service_events.no_nodes(service)
         self._state.begin(service)
         with _prefix("failed to ensure load balancer"):
             answer = await self._ensure_in_cloud(service, nodes)
@@ -183,13 +185,13 @@ class Reconciler:
         except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
             raise
         except Exception as error:
-            self._announce.update_failed(service, nodes, error)
+            self._service_events.update_failed(service, nodes, error)
             self._state.unsync(service)  # the next attempt is a full ensure, which also makes what is gone
-            raise _ToldError(announce.words(error)) from error
+            raise _ToldError(serviceevents.words(error)) from error
         synced = self._state.synced(service)
         if synced is not None:
             self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
-        self._announce.nodes_updated(service, nodes)
+        self._service_events.nodes_updated(service, nodes)
         self._publisher.nodes_changed(service)
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})
 
@@ -203,7 +205,7 @@ class Reconciler:
                 log.debug("the finalizer of another controller is left alone", extra={"service": str(service.key)})
                 return
         if found is not None:
-            self._announce.deleting(service)
+            self._service_events.deleting(service)
         # Also where none was found: a half-made load balancer can be invisible to the look-up and still be there.
         with _prefix("failed to delete load balancer"), contextlib.suppress(ImplementedElsewhereError):
             await self._backend.ensure_load_balancer_deleted(service)
@@ -216,25 +218,25 @@ class Reconciler:
         self._publisher.forget(service)
         if live is not None and live.deleting and not live.metadata.finalizers:
             self._state.released(live)
-        self._announce.deleted(service)
+        self._service_events.deleted(service)
         log.info("deleted the load balancer", extra={"service": str(service.key), "uid": service.uid})
 
     async def _remove_left_behind(self, key: Key) -> None:
         """Delete what Services left in the cloud that disappeared without waiting for their clean-up."""
         for service in self._state.left_behind(key):
             self._writes.check_fence()
-            self._announce.deleting(service)
+            self._service_events.deleting(service)
             try:
                 with contextlib.suppress(ImplementedElsewhereError):
                     await self._backend.ensure_load_balancer_deleted(service)
             except (RetryAfterError, NotLeaderError):
                 raise
             except Exception as error:
-                self._announce.delete_failed(service, error)
+                self._service_events.delete_failed(service, error)
                 if isinstance(error, TerminalError):
                     raise
-                raise CCMError(announce.words(error)) from error
-            self._announce.deleted(service)
+                raise CCMError(serviceevents.words(error)) from error
+            self._service_events.deleted(service)
             self._state.removed(service)
             self._publisher.forget(service)
             log.info("deleted the load balancer of a vanished Service", extra={"service": str(key), "uid": service.uid})
@@ -272,13 +274,13 @@ class Reconciler:
         if isinstance(cause, NotLeaderError):
             raise cause
         if isinstance(cause, RetryAfterError):
-            self._announce.waiting(service, cause)
+            self._service_events.waiting(service, cause)
             raise cause
         if not isinstance(error, _ToldError):
-            self._announce.sync_failed(service, error)
+            self._service_events.sync_failed(service, error)
         if isinstance(cause, TerminalError):
             raise cause
-        raise CCMError(announce.words(error)) from cause
+        raise CCMError(serviceevents.words(error)) from cause
 
 
 class _ToldError(_SyncError):
@@ -293,7 +295,7 @@ def _prefix(said: str) -> Iterator[None]:
     except ImplementedElsewhereError:
         raise
     except Exception as error:
-        raise _SyncError(f"{said}: {announce.words(error)}") from error
+        raise _SyncError(f"{said}: {serviceevents.words(error)}") from error
 
 
 def _age(timestamp: str) -> float:

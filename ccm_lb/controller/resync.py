@@ -15,8 +15,8 @@ import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from ccm_lb.controller.announce import words
 from ccm_lb.controller.cache import version
+from ccm_lb.controller.serviceevents import words
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.errors import ApiError, ApiUnreachableError, NotFoundError
 from ccm_lb.objects import CLEANUP_FINALIZER, Key

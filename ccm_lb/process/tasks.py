@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from ccm_lb.controller.announce import words
+from ccm_lb.controller.serviceevents import words
 from ccm_lb.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from fakecloud import errors
-from fakecloud.api.faulty import is_control
+from fakecloud.api.faultinjection import is_control
 from fakecloud.api.operations import NOTE, Note
 from fakecloud.api.responses import Unanswered, problem_response
 from fakecloud.cloud.store import StoreError

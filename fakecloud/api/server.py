@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import web
 
-from fakecloud.api import actions, addresses, calls, faults, inventory, loadbalancers, metrics, openapi
-from fakecloud.api.faulty import Striker
+from fakecloud.api import actions, addresses, faults, inventory, journal, loadbalancers, metrics, openapi
+from fakecloud.api.faultinjection import Striker
 from fakecloud.api.middlewares import Recorder, bearer_token, problems
 from fakecloud.api.operations import NOTE, SERVICES, Exchange, NoBody, Operation, Services
 from fakecloud.api.requests import parse_body, parse_query
@@ -21,7 +21,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     *addresses.OPERATIONS,
     *actions.OPERATIONS,
     *faults.OPERATIONS,
-    *calls.OPERATIONS,
+    *journal.OPERATIONS,
 )
 
 

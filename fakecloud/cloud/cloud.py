@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fakecloud.cloud.books import Books
+from fakecloud.cloud.actionrunner import ActionRunner
 from fakecloud.cloud.changes import Changes, ClusterOf
 from fakecloud.cloud.intents import NOTHING_SPECIAL, Intent
 from fakecloud.cloud.ledger import Ledger
-from fakecloud.cloud.progress import Progress
-from fakecloud.cloud.restoring import moved
+from fakecloud.cloud.loading import moved
+from fakecloud.cloud.repository import Repository
 from fakecloud.cloud.store import Store, StoreError
 from fakecloud.cloud.traffic import Traffic
 from fakecloud.config import Settings
@@ -48,18 +48,18 @@ class Cloud:
         self._policy = Policy(
             settings.target_networks, settings.addresses, settings.max_load_balancers, settings.delivery
         )
-        self._books = Books(surroundings.store, surroundings.clock)
+        self._repository = Repository(surroundings.store, surroundings.clock)
         self._traffic = Traffic(plane)
-        self._progress = Progress(settings.action_seconds)
-        self._changes = Changes(self._books, self._traffic, self._progress, surroundings.now)
+        self._runner = ActionRunner(settings.action_seconds)
+        self._changes = Changes(self._repository, self._traffic, self._runner, surroundings.now)
 
     @property
     def state(self) -> State:
-        return self._books.state
+        return self._repository.state
 
     @property
     def ledger(self) -> Ledger:
-        return self._books.ledger
+        return self._repository.ledger
 
     async def open(self) -> None:
         """
@@ -67,11 +67,11 @@ class Cloud:
 
         A port that can't be had is reported in its load balancer's status. Raises StoreError.
         """
-        self._books.open()
+        self._repository.open()
         if self._settings.addresses is AddressMode.SHARED:
-            await self._books.write(moved(self.state, self._settings.pools[0]), ())
+            await self._repository.write(moved(self.state, self._settings.pools[0]), ())
         settled = settling.settled(self.state, settling.everything(self.state), done=True)
-        await self._books.write(settled.state, settled.records)
+        await self._repository.write(settled.state, settled.records)
         await self._add_configured_pools()
         for load_balancer in self.state.load_balancers.values():
             await self._traffic.serve(self.state, load_balancer)
@@ -79,14 +79,14 @@ class Cloud:
 
     async def close(self) -> None:
         """End what is under way; the next start carries it out."""
-        await self._progress.close()
+        await self._runner.close()
 
     async def reset(self) -> None:
         """Forget everything but the configured pools."""
         async with self._changes.lock:
-            await self._progress.close()
+            await self._runner.close()
             gone = list(self.state.load_balancers)
-            await self._books.clear([Record(kind, key, None) for kind, key in stored_keys(self.state)])
+            await self._repository.clear([Record(kind, key, None) for kind, key in stored_keys(self.state)])
             for load_balancer_id in gone:
                 self._traffic.remove(load_balancer_id)
             await self._add_configured_pools()
@@ -95,11 +95,11 @@ class Cloud:
         """Keep as much history as the faults make reads look back."""
         effects = (fault.spec.effect for fault in faults)
         lags = (one.seconds for one in effects if isinstance(one, StaleReadsFault | StaleListsFault))
-        self._books.remember(max(lags, default=0))
+        self._repository.remember(max(lags, default=0))
 
     def state_ago(self, seconds: float) -> State:
         """What a read sees that lags so many seconds behind."""
-        return self._books.ago(seconds)
+        return self._repository.ago(seconds)
 
     async def reopen_failing(self) -> None:
         """Try again to open the listeners whose port could not be had."""
@@ -184,7 +184,7 @@ class Cloud:
                 change = inventory.add_pool(self.state, body, self._settings.addresses)
                 # A shared address belongs to this host or pod, so that it is not stored.
                 shared = self._settings.addresses is AddressMode.SHARED
-                await self._books.write(change.state, () if shared else change.records)
+                await self._repository.write(change.state, () if shared else change.records)
 
 
 def _owner_of(load_balancer_id: str) -> ClusterOf:

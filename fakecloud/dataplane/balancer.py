@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from fakecloud.dataplane.balancing import Candidate, by_load, by_source, eligible, from_turn, turns
+from fakecloud.dataplane.algorithms import Candidate, by_load, by_source, eligible, from_turn, turns
 from fakecloud.models.listeners import Algorithm
 
 Endpoint = tuple[str, int]

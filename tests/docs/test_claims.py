@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from ccm_lb import annotations
-from ccm_lb.controller import announce, notices
-from ccm_lb.dataplane.clients import advise
+from ccm_lb.controller import messages, serviceevents
+from ccm_lb.dataplane.clients import mismatch
 from ccm_lb.objects import CLEANUP_FINALIZER, EXCLUDE_LABEL, IPMode
 from ccm_lb.settings.config import Config
 from ccm_lb.testing import builders
@@ -25,16 +25,16 @@ def test_the_readme_names_the_tested_versions() -> None:
 def test_the_tables_of_events_and_code_agree() -> None:
     rows = pages.table(pages.read("docs/howto/operate.md").prose, "Events")
     by_the_backend = ("Warning", "UnknownServer")  # fakecloud's
-    ours = {(kind, reason) for reason, kind in notices.TYPES.items()} | {("Warning", advise.REASON)}
+    ours = {(kind, reason) for reason, kind in messages.TYPES.items()} | {("Warning", mismatch.REASON)}
     assert {(kind, reason) for reason, kind, _ in rows} == announced() | ours | {by_the_backend}
 
 
 def announced() -> set[tuple[str, str]]:
-    """Type and reason of everything that an Announcer can say."""
+    """Type and reason of everything that an ServiceEvents can say."""
     said = RecordedEvents()
-    announcer = announce.Announcer(said)
+    service_events = serviceevents.ServiceEvents(said)
     given = {"service": builders.service(), "error": ValueError("no"), "nodes": builders.nodes(), "news": ()}
-    for name, method in inspect.getmembers(announcer, inspect.ismethod):
+    for name, method in inspect.getmembers(service_events, inspect.ismethod):
         if not name.startswith("_"):
             method(**{parameter: given[parameter] for parameter in inspect.signature(method).parameters})
     return {(event.type, event.reason) for event in said.all}

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from fakecloud.config import Settings
+from fakecloud.dataplane.algorithms import Candidate
 from fakecloud.dataplane.balancer import Balancer, Choices, Endpoint
-from fakecloud.dataplane.balancing import Candidate
 from tests.fakecloud.clients import DEADLINE, Api, Backends, Json, address_of, connection, greeting, until
 from tests.fakecloud.datagrams import udp_client, udp_server
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakecloud.config import Settings
-from fakecloud.dataplane.balancing import Candidate, by_load, by_source, eligible, from_turn, turns
+from fakecloud.dataplane.algorithms import Candidate, by_load, by_source, eligible, from_turn, turns
 from fakecloud.errors import ProblemError, invalid
 from fakecloud.health.verdicts import Result, Verdict
 from fakecloud.models.base import Family, family_of

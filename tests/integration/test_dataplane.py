@@ -2,7 +2,7 @@
 
 import pytest
 
-from ccm_lb.dataplane.clients import advise
+from ccm_lb.dataplane.clients import mismatch
 from ccm_lb.dataplane.cluster import detect, infer
 from ccm_lb.dataplane.model import Kind, Mode
 from ccm_lb.testing import builders
@@ -110,7 +110,7 @@ async def test_a_published_mode_that_is_ignored_is_warned_of_once(
     ingress = [{"ip": "203.0.113.10", "ipMode": "Proxy"}]
     service = builders.service({"status": {"loadBalancer": {"ingress": ingress}}})
     events = RecordedEvents()
-    advice = advise.ServiceAdvice(events, lambda: [service])
+    advice = mismatch.ServiceAdvice(events, lambda: [service])
     async with (
         made(kube, data.objects("cilium", VERSION=version, REPLACEMENT="true")),
         connected(control_plane.kubeconfig) as api,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ccm_lb.dataplane.clients import honours
+from ccm_lb.dataplane.clients import supportmatrix
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
@@ -114,6 +114,6 @@ def test_the_known_differences_on_the_page_are_the_codes() -> None:
     written = [tuple(row) for row in pages.table(PAGE.prose, "Known differences")]
     known = [
         (str(one.kind), str(one.since or ""), str(one.until or ""), str(one.honours), one.source)
-        for one in honours.DIFFERENCES
+        for one in supportmatrix.DIFFERENCES
     ]
     assert written == known

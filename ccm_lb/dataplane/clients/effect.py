@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from ccm_lb.dataplane.clients import honours
-from ccm_lb.dataplane.clients.honours import Honours, Verdict
+from ccm_lb.dataplane.clients import supportmatrix
+from ccm_lb.dataplane.clients.supportmatrix import Honours, Verdict
 from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy
 from ccm_lb.objects import IPMode, LoadBalancerIngress
 
@@ -99,7 +99,7 @@ def _outside(proxy: ServiceProxy, ingress: LoadBalancerIngress, delivery: Delive
 
 
 def _kept_address(proxy: ServiceProxy, ingress: LoadBalancerIngress) -> Outcome:
-    mode, verdict = ingress.ip_mode, honours.ip_mode(proxy)
+    mode, verdict = ingress.ip_mode, supportmatrix.ip_mode(proxy)
     if verdict.honours is Honours.YES:
         reason = f"packets for the address arrive at a node that with ipMode {mode} does not know it; VIP is right here"
         return Outcome(Client.OUTSIDE, Path.BROKEN, reason, verdict.source)
@@ -117,7 +117,7 @@ def _inside(proxy: ServiceProxy, ingress: LoadBalancerIngress, policy: Policy) -
         return Outcome(Client.POD, Path.UNKNOWN, proxy.reason, "")
     if proxy.kind is Kind.NONE:
         return Outcome(Client.POD, Path.LOAD_BALANCER, "nothing on the nodes knows the address", _HERE)
-    verdict = honours.ip_mode(proxy)
+    verdict = supportmatrix.ip_mode(proxy)
     if verdict.honours is not Honours.NEVER_BOUND and _is_vip(ingress):
         return _short_cut(proxy, policy, verdict)
     path, reason = {
@@ -154,7 +154,7 @@ def mismatch(proxy: ServiceProxy, ingress: LoadBalancerIngress) -> str:
     """
     if ingress.ip is None or proxy.confidence is Confidence.UNKNOWN:
         return ""
-    verdict = honours.ip_mode(proxy)
+    verdict = supportmatrix.ip_mode(proxy)
     if not _is_vip(ingress) and verdict.honours is Honours.NO:
         return (
             f"ipMode {ingress.ip_mode} of {ingress.ip} is ignored by the cluster's service proxy, {proxy.name}: clients inside the "

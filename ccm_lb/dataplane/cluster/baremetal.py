@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ccm_lb.dataplane import versions, workloads
-from ccm_lb.dataplane.cluster import hidden, infer, proxies, replacements
+from ccm_lb.dataplane.cluster import daemonsets, infer, replacements, staticpods
 from ccm_lb.dataplane.cluster.observed import Object, Observed, Withheld
 from ccm_lb.dataplane.files import findings
 from ccm_lb.dataplane.files.documents import Document
@@ -149,13 +149,15 @@ def verify(seen: Observed) -> Verification:
         )
     replacement = replacements.find(seen)
     kind = replacement.kind if replacement is not None else _instead(seen)
-    notes = (*proxies.elsewhere(seen), *replacements.beside(seen), *(replacement.evidence if replacement else ()))
-    shown = [one for one in seen.daemonsets if workloads.name(one) == proxies.NAME or proxies.runs_kube_proxy(one)]
+    notes = (*daemonsets.elsewhere(seen), *replacements.beside(seen), *(replacement.evidence if replacement else ()))
+    shown = [
+        one for one in seen.daemonsets if workloads.name(one) == daemonsets.NAME or daemonsets.runs_kube_proxy(one)
+    ]
     running = [one for one in shown if workloads.scheduled(one) != 0]
     if running:
         where = workloads.title("DaemonSet", running[0])
         return Verification(Presence.PRESENT, kind, f"{where} runs it", notes)
-    found = hidden.find(seen)
+    found = staticpods.find(seen)
     evidence = (*notes, *found.evidence)
     if found.proxy is not None:
         evidence = (*evidence, *found.proxy.evidence)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from ccm_lb.dataplane import workloads
-from ccm_lb.dataplane.cluster import hidden, proxies, replacements
+from ccm_lb.dataplane.cluster import daemonsets, replacements, staticpods
 from ccm_lb.dataplane.cluster.observed import Observed, Withheld
 from ccm_lb.dataplane.model import Confidence, Evidence, Kind, ServiceProxy, unknown
 
@@ -23,11 +23,11 @@ def service_proxy(seen: Observed) -> ServiceProxy:
     """
     if isinstance(seen.daemonsets, Withheld):
         return _without_daemonsets(seen, seen.daemonsets)
-    shown = proxies.from_daemonsets(seen)
-    found = hidden.Hidden() if shown is not None else hidden.find(seen)
+    shown = daemonsets.from_daemonsets(seen)
+    found = staticpods.Hidden() if shown is not None else staticpods.find(seen)
     kube_proxy = shown or found.proxy
     replacement = replacements.find(seen)
-    notes = (*proxies.elsewhere(seen), *replacements.beside(seen), *found.evidence)
+    notes = (*daemonsets.elsewhere(seen), *replacements.beside(seen), *found.evidence)
     if kube_proxy is not None and replacement is not None:
         both = f"{kube_proxy.name} and {replacement.name} both claim the Services"
         evidence = (*kube_proxy.evidence, *replacement.evidence, *notes)
@@ -53,7 +53,7 @@ def _nobody(seen: Observed, evidence: tuple[Evidence, ...], unseen: tuple[str, .
 
 
 def _without_daemonsets(seen: Observed, withheld: Withheld) -> ServiceProxy:
-    found = hidden.find(seen)
+    found = staticpods.find(seen)
     if found.proxy is not None:
         # What a pod or a node says does not need the DaemonSets.
         return _with(found.proxy, (Evidence("DaemonSets", f"not seen: {withheld.reason}"),))
@@ -73,11 +73,11 @@ def config_maps(seen: Observed) -> list[tuple[str, str]]:
     """The ConfigMaps that are worth asking for, by what the DaemonSets mount and what runs; always kubeadm's kube-proxy."""
     wanted = [("kube-system", "kube-proxy")]
     for daemonset in seen.known_daemonsets:
-        wanted += proxies.mounted(daemonset)
+        wanted += daemonsets.mounted(daemonset)
         wanted += replacements.config_maps(daemonset)
     return list(dict.fromkeys(wanted))
 
 
 def relevant(daemonset: workloads.Object) -> bool:
     """Whether a change of this DaemonSet can change the answer."""
-    return proxies.runs_kube_proxy(daemonset) or replacements.concerns(daemonset)
+    return daemonsets.runs_kube_proxy(daemonset) or replacements.concerns(daemonset)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ccm_lb.dataplane.cluster import baremetal, proxies
+from ccm_lb.dataplane.cluster import baremetal, daemonsets
 from ccm_lb.dataplane.files import aks, convert, documents, kubeproxy, schema
 from ccm_lb.dataplane.files.aks import AksKubeProxyConfig
 from ccm_lb.dataplane.files.documents import Document
@@ -89,7 +89,7 @@ def _config_map(document: Document) -> Checked | None:
 
 
 def _daemonset(document: Document) -> Checked | None:
-    found = proxies.program(document.content)
+    found = daemonsets.program(document.content)
     if found is None:
         return None
     given = convert.flags(found.command)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.flowlog import Ended
-from fakecloud.dataplane.proxy.flows import Half
-from fakecloud.dataplane.proxy.forwarding import Place
+from fakecloud.dataplane.proxy.listeneroptions import Place
 from fakecloud.dataplane.proxy.proxyprotocol import header
-from fakecloud.dataplane.proxy.searches import Search
+from fakecloud.dataplane.proxy.relay import Half
 from fakecloud.dataplane.proxy.shaping import Limited, Nowhere, Sink, Slow
+from fakecloud.dataplane.proxy.targetsearch import TargetSearch
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
@@ -39,36 +39,36 @@ class Connection:
     def __init__(self, listener: "PortListener", client: socket.socket, endpoint: Endpoint) -> None:
         self._listener = listener
         self._effects: Sequence[TrafficEffect] = ()
-        self._started = listener.house.clock()
+        self._started = listener.context.clock()
         # Bytes at the last look, and when that was: who stays at the same number is idle.
         self._seen = (-1, 0.0)
-        self._search: Search | None = None
+        self._search: TargetSearch | None = None
         self._one_is_done = False
         self._over = False
-        self.client = Half(client, self, listener.house)
+        self.client = Half(client, self, listener.context)
         self.client_endpoint = endpoint
         self.target: Half | None = None
         self.endpoint: Endpoint | None = None
 
     def begin(self, targets: Iterable[Endpoint], effects: Sequence[TrafficEffect]) -> None:
         """Find it a target, unless a fault says otherwise."""
-        house = self._listener.house
+        context = self._listener.context
         self._effects = effects
-        house.readiness.watch(self.client.socket, self.client.ready)
+        context.poller.watch(self.client.socket, self.client.ready)
         if any(isinstance(effect, BlackholeFault) for effect in effects):
             self.client.sink = Nowhere()
         else:
-            self._search = Search(targets, self._started + house.limits.give_up_after, house, self)
+            self._search = TargetSearch(targets, self._started + context.limits.give_up_after, context, self)
             self._search.go_on()
 
     def found(self, target: socket.socket, endpoint: Endpoint, events: int) -> None:
         """From here on the two sides talk to each other."""
         self._search = None
-        half = self.target = Half(target, self, self._listener.house)
+        half = self.target = Half(target, self, self._listener.context)
         self.endpoint = endpoint
-        self._listener.house.readiness.hand_over(target, half.ready)
+        self._listener.context.poller.hand_over(target, half.ready)
         self._listener.balancer.chosen(self.client_endpoint[0], endpoint)
-        version = self._listener.forwarding.proxy_protocol
+        version = self._listener.options.proxy_protocol
         if version != "none":
             half.write(header(version, self.client_endpoint, self._listener.place.endpoint))
         self.client.source, half.source, half.quiet = half, self.client, self.client.quiet
@@ -131,7 +131,7 @@ class Connection:
             ending,
             counters.bytes_in,
             counters.bytes_out,
-            self._listener.house.clock() - self._started,
+            self._listener.context.clock() - self._started,
         )
 
     def _shaped(self, half: Half, source: Half) -> Sink:

@@ -12,7 +12,14 @@ from typing import cast
 from fakecloud.dataplane.balancer import Balancer, Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.flowlog import Ended
-from fakecloud.dataplane.proxy.forwarding import NO_TROUBLE, Door, Forwarding, House, Place, Trouble
+from fakecloud.dataplane.proxy.listeneroptions import (
+    NO_FAULT,
+    ListenerOptions,
+    Place,
+    PortFault,
+    PortState,
+    ProxyContext,
+)
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
@@ -27,16 +34,16 @@ class DatagramListener(asyncio.DatagramProtocol):
 
     transport: asyncio.DatagramTransport
 
-    def __init__(self, place: Place, forwarding: Forwarding, house: House) -> None:
+    def __init__(self, place: Place, options: ListenerOptions, context: ProxyContext) -> None:
         self.place = place
-        self.house = house
-        self.forwarding = forwarding
+        self.context = context
+        self.options = options
         self.loop = asyncio.get_running_loop()
-        self._balancer = Balancer(forwarding.choices, self.loop.time, self._load)
+        self._balancer = Balancer(options.choices, self.loop.time, self._load)
         self._exchanges: dict[Endpoint, Exchange] = {}
         self._totals = Counters()
         self._by_target: dict[Endpoint, Counters] = {}
-        self._trouble = NO_TROUBLE
+        self._fault = NO_FAULT
         self._idle_check: asyncio.TimerHandle | None = None
 
     async def open(self, bound: socket.socket) -> None:
@@ -66,19 +73,19 @@ class DatagramListener(asyncio.DatagramProtocol):
             exchange.end("cut")
         self.transport.abort()
 
-    def follow(self, forwarding: Forwarding) -> None:
-        self.forwarding = forwarding
-        self._balancer.follow(forwarding.choices)
-        if forwarding.drain_seconds is not None:
-            self.loop.call_later(forwarding.drain_seconds, self._end_drained)
+    def follow(self, options: ListenerOptions) -> None:
+        self.options = options
+        self._balancer.follow(options.choices)
+        if options.drain_seconds is not None:
+            self.loop.call_later(options.drain_seconds, self._end_drained)
 
-    def suffer(self, trouble: Trouble) -> None:
+    def suffer(self, fault: PortFault) -> None:
         """A refusing or silent port takes nothing in: there is no handshake that could be refused."""
-        self._trouble = trouble
+        self._fault = fault
 
     @property
     def silent(self) -> bool:
-        return self._trouble.door is not Door.OPEN
+        return self._fault.state is not PortState.OPEN
 
     @property
     def active_connections(self) -> int:
@@ -108,13 +115,13 @@ class DatagramListener(asyncio.DatagramProtocol):
     def ended(self, exchange: "Exchange", ending: Ending) -> None:
         if self._exchanges.pop(exchange.client, None) is None:
             return
-        self.house.connections -= 1
+        self.context.connections -= 1
         counters = exchange.counters
         counters.active = 0
         self._totals.add(counters)
         if exchange.endpoint is not None:
             self._by_target.setdefault(exchange.endpoint, Counters()).add(counters)
-        self.house.log.add(
+        self.context.log.add(
             Ended(
                 self.place.load_balancer,
                 "UDP",
@@ -131,7 +138,7 @@ class DatagramListener(asyncio.DatagramProtocol):
     async def connect(self, exchange: "Exchange") -> None:
         """Find the exchange a target; without one it ends, and the next datagram tries anew."""
         for endpoint in self._balancer.targets(exchange.client[0]):
-            if self.house.refusal(*endpoint) is not None:
+            if self.context.refusal(*endpoint) is not None:
                 continue
             try:
                 await self.loop.create_datagram_endpoint(lambda: exchange, remote_addr=endpoint)
@@ -143,22 +150,22 @@ class DatagramListener(asyncio.DatagramProtocol):
         exchange.end("no-target")
 
     def _accept(self, client: Endpoint) -> "Exchange | None":
-        sources, limit = self.forwarding.sources, self.forwarding.connection_limit
-        most = self.house.limits.connections if limit is None else min(limit, self.house.limits.connections)
-        full = len(self._exchanges) >= most or self.house.connections >= self.house.limits.connections
+        sources, limit = self.options.sources, self.options.connection_limit
+        most = self.context.limits.connections if limit is None else min(limit, self.context.limits.connections)
+        full = len(self._exchanges) >= most or self.context.connections >= self.context.limits.connections
         if self.silent or full or (sources is not None and client[0] not in sources):
             return None
-        effects = self._trouble.strike() if self._trouble.strike is not None else ()
+        effects = self._fault.strike() if self._fault.strike is not None else ()
         exchange = self._exchanges[client] = Exchange(self, client, effects)
-        self.house.connections += 1
+        self.context.connections += 1
         exchange.connecting = self.loop.create_task(self.connect(exchange))
         return exchange
 
     def _stale(self, exchange: "Exchange") -> bool:
-        endpoint, forwarding = exchange.endpoint, self.forwarding
+        endpoint, options = exchange.endpoint, self.options
         if endpoint is None:
             return False  # it is still looking for one
-        drains = forwarding.drain_seconds is not None and endpoint not in forwarding.staying
+        drains = options.drain_seconds is not None and endpoint not in options.staying
         return not drains and self._balancer.lost(endpoint)
 
     def _load(self, endpoint: Endpoint) -> int:
@@ -166,11 +173,11 @@ class DatagramListener(asyncio.DatagramProtocol):
 
     def _end_drained(self) -> None:
         for exchange in list(self._exchanges.values()):
-            if exchange.endpoint is not None and exchange.endpoint not in self.forwarding.staying:
+            if exchange.endpoint is not None and exchange.endpoint not in self.options.staying:
                 exchange.end("drained")
 
     def _check_idle(self) -> None:
-        idle, now = self.forwarding.idle_seconds or _IDLE_SECONDS, self.loop.time()
+        idle, now = self.options.idle_seconds or _IDLE_SECONDS, self.loop.time()
         for exchange in list(self._exchanges.values()):
             if exchange.idle_since(now) >= idle:
                 exchange.end("idle")

@@ -8,8 +8,15 @@ from collections.abc import Mapping
 from fakecloud.dataplane.balancer import Balancer, Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.proxy.connections import Connection
-from fakecloud.dataplane.proxy.doors import Plug, refuse, reopen
-from fakecloud.dataplane.proxy.forwarding import NO_TROUBLE, Door, Forwarding, House, Place, Trouble
+from fakecloud.dataplane.proxy.listeneroptions import (
+    NO_FAULT,
+    ListenerOptions,
+    Place,
+    PortFault,
+    PortState,
+    ProxyContext,
+)
+from fakecloud.dataplane.proxy.portfaults import Plug, refuse, reopen
 from fakecloud.models.flows import Ending
 
 # A connection is found idle at most a quarter of its timeout late.
@@ -23,16 +30,16 @@ _PAUSE_SECONDS = 0.1
 class PortListener:
     """Owns one listening socket and every connection that came through it."""
 
-    def __init__(self, place: Place, forwarding: Forwarding, house: House) -> None:
+    def __init__(self, place: Place, options: ListenerOptions, context: ProxyContext) -> None:
         self.place = place
-        self.house = house
-        self.forwarding = forwarding
+        self.context = context
+        self.options = options
         self._loop = asyncio.get_running_loop()
-        self.balancer = Balancer(forwarding.choices, house.clock, self._load)
+        self.balancer = Balancer(options.choices, context.clock, self._load)
         self._totals = Counters()
         self._by_target: dict[Endpoint, Counters] = {}
         self._connections: set[Connection] = set()
-        self._trouble = NO_TROUBLE
+        self._fault = NO_FAULT
         self._listening: socket.socket | None = None
         self._idle_check: asyncio.TimerHandle | None = None
         self._pause: asyncio.TimerHandle | None = None
@@ -56,24 +63,24 @@ class PortListener:
         for connection in list(self._connections):
             connection.end("cut")
 
-    def follow(self, forwarding: Forwarding) -> None:
+    def follow(self, options: ListenerOptions) -> None:
         """Serve new connections as told; those to targets that are gone or drain end after the drain timeout."""
-        self.forwarding = forwarding
-        self.balancer.follow(forwarding.choices)
-        if forwarding.drain_seconds is not None:
-            self._loop.call_later(forwarding.drain_seconds, self._end_drained)
+        self.options = options
+        self.balancer.follow(options.choices)
+        if options.drain_seconds is not None:
+            self._loop.call_later(options.drain_seconds, self._end_drained)
         if self._idle_check is not None:
             self._idle_check.cancel()
         self._check_idle()
 
-    def suffer(self, trouble: Trouble) -> None:
+    def suffer(self, fault: PortFault) -> None:
         """Do what faults order from now on; connections that exist go quiet while the address is silent."""
-        before, self._trouble = self._trouble, trouble
-        if before.door is trouble.door:
+        before, self._fault = self._fault, fault
+        if before.state is fault.state:
             return
-        self._set_door(trouble.door)
+        self._set_state(fault.state)
         for connection in list(self._connections):
-            connection.quiet(quiet=trouble.door is Door.SILENT)
+            connection.quiet(quiet=fault.state is PortState.SILENT)
 
     @property
     def active_connections(self) -> int:
@@ -99,7 +106,7 @@ class PortListener:
     def ended(self, connection: Connection, ending: Ending) -> None:
         """Both sides are closed."""
         self._connections.discard(connection)
-        self.house.connections -= 1
+        self.context.connections -= 1
         counters = connection.counters()
         counters.active = 0
         self._totals.add(counters)
@@ -108,7 +115,7 @@ class PortListener:
             if ended is None:
                 ended = self._by_target[connection.endpoint] = Counters()
             ended.add(counters)
-        self.house.log.add(connection.ended(self.place, ending, counters))
+        self.context.log.add(connection.ended(self.place, ending, counters))
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -129,21 +136,21 @@ class PortListener:
     def _accepted(self, connection: Connection) -> None:
         """A client is there; find it a target unless it may not have one."""
         self._connections.add(connection)
-        self.house.connections += 1
+        self.context.connections += 1
         refused = self._refusal(connection)
         if refused is not None:
             connection.end(refused)
             return
-        effects = self._trouble.strike() if self._trouble.strike is not None else ()
+        effects = self._fault.strike() if self._fault.strike is not None else ()
         connection.begin(self.balancer.targets(connection.client_endpoint[0]), effects)
 
     def _refusal(self, connection: Connection) -> Ending | None:
-        sources, limit = self.forwarding.sources, self.forwarding.connection_limit
+        sources, limit = self.options.sources, self.options.connection_limit
         if sources is not None and connection.client_endpoint[0] not in sources:
             return "forbidden-source"
         if limit is not None and len(self._connections) > limit:
             return "limit"
-        return "limit" if self.house.connections > self.house.limits.connections else None
+        return "limit" if self.context.connections > self.context.limits.connections else None
 
     def reset_target(self, address: str) -> None:
         """The target is gone: its connections are reset."""
@@ -155,39 +162,39 @@ class PortListener:
         return sum(connection.endpoint == endpoint for connection in self._connections)
 
     def _end_drained(self) -> None:
-        if self.forwarding.drain_seconds is None:
+        if self.options.drain_seconds is None:
             return
         for connection in list(self._connections):
-            if connection.endpoint is not None and connection.endpoint not in self.forwarding.staying:
+            if connection.endpoint is not None and connection.endpoint not in self.options.staying:
                 connection.end("drained")
 
     def _check_idle(self) -> None:
-        idle = self.forwarding.idle_seconds
+        idle = self.options.idle_seconds
         self._idle_check = None
         if idle is not None:
-            now = self.house.clock()
+            now = self.context.clock()
             for connection in list(self._connections):
                 if connection.idle_since(now) >= idle:
                     connection.end("idle")
             self._idle_check = self._loop.call_later(idle / _IDLE_CHECKS, self._check_idle)
 
-    def _set_door(self, door: Door) -> None:
+    def _set_state(self, state: PortState) -> None:
         if self._listening is None:
             return
         self._stop_accepting(self._listening)
-        if door is Door.REFUSING:
+        if state is PortState.REFUSING:
             refuse(self._listening)
-        elif door is Door.SILENT:
+        elif state is PortState.SILENT:
             self._plug = Plug(self._listening, self.place.endpoint)
         else:
             reopen(self._listening)
             self._watch(self._listening)
 
     def _watch(self, listening: socket.socket) -> None:
-        self.house.readiness.watch_clients(listening, lambda _: self._accept(listening))
+        self.context.poller.watch_clients(listening, lambda _: self._accept(listening))
 
     def _stop_accepting(self, listening: socket.socket) -> None:
-        self.house.readiness.unwatch_clients(listening)
+        self.context.poller.unwatch_clients(listening)
         if self._pause is not None:
             self._pause.cancel()
         if self._plug is not None:

@@ -6,23 +6,23 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fakecloud.dataplane.algorithms import Candidate
 from fakecloud.dataplane.balancer import Choices, Endpoint
-from fakecloud.dataplane.balancing import Candidate
 from fakecloud.dataplane.delivery import ListenError, Spot, Staged
+from fakecloud.dataplane.faulteffects import next_expiry, port_fault, targets_down
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.proxy.addresses import AddressError, Addresses
-from fakecloud.dataplane.proxy.attempts import Attempts
+from fakecloud.dataplane.proxy.connecttimeouts import ConnectTimeouts
 from fakecloud.dataplane.proxy.datagrams import DatagramListener
-from fakecloud.dataplane.proxy.forwarding import Forwarding, House, Limits, Place
+from fakecloud.dataplane.proxy.listeneroptions import Limits, ListenerOptions, Place, ProxyContext
 from fakecloud.dataplane.proxy.listeners import PortListener
-from fakecloud.dataplane.proxy.readiness import Readiness
+from fakecloud.dataplane.proxy.poller import Poller
 from fakecloud.dataplane.proxy.sockets import BindError, bind_datagrams, listen
-from fakecloud.dataplane.statuses import listener_status, target_statuses
-from fakecloud.dataplane.troubles import next_expiry, targets_down, trouble_of
+from fakecloud.dataplane.status import listener_status, target_statuses
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.probes import Probe
-from fakecloud.health.wanted import probe_of, probes_of
+from fakecloud.health.required import probe_of, probes_of
 from fakecloud.models.listeners import Listener
 from fakecloud.models.views import LoadBalancerStatus
 from fakecloud.state.networks import AddressSet
@@ -49,7 +49,9 @@ class Plane:
         self._target_networks = target_networks
         self._addresses = addresses
         loop = asyncio.get_running_loop()
-        self._house = House(limits, self.refusal, log, Attempts(limits.connect_timeout), Readiness(), loop.time)
+        self._context = ProxyContext(
+            limits, self.refusal, log, ConnectTimeouts(limits.connect_timeout), Poller(), loop.time
+        )
         self._running: dict[str, Running] = {}
         self._monitor = Monitor(self.refusal)
         self._own: set[Endpoint] = set()
@@ -116,11 +118,11 @@ class Plane:
         }
         closed = [self._close(running, spot) for spot in running.listeners.keys() - wanted.keys()]
         for spot, listener in wanted.items():
-            forwarding = self._forwarding(route, listener)
+            options = self._options(route, listener)
             if spot in running.listeners:
-                running.listeners[spot].follow(forwarding)
+                running.listeners[spot].follow(options)
             elif spot in staged.sockets:
-                await self._open(running, spot, forwarding, staged.sockets[spot])
+                await self._open(running, spot, options, staged.sockets[spot])
         self._take_down(self._all_down())
         if left:
             await _resets_sent(closed)
@@ -141,7 +143,7 @@ class Plane:
         now = time.monotonic()
         for running in self._running.values():
             for listener in running.listeners.values():
-                listener.suffer(trouble_of(faults, strike, listener.place, now))
+                listener.suffer(port_fault(faults, strike, listener.place, now))
         self._take_down(self._all_down())
         if self._expiry is not None:
             self._expiry.cancel()
@@ -179,18 +181,18 @@ class Plane:
             self._expiry.cancel()
         for load_balancer_id in list(self._running):
             self.remove(load_balancer_id)
-        self._house.attempts.close()
-        self._house.readiness.close()
+        self._context.connect_timeouts.close()
+        self._context.poller.close()
         await self._monitor.close()
 
-    async def _open(self, running: Running, spot: Spot, forwarding: Forwarding, bound: socket.socket) -> None:
+    async def _open(self, running: Running, spot: Spot, options: ListenerOptions, bound: socket.socket) -> None:
         protocol, address, port = spot
         kind = PortListener if protocol == "TCP" else DatagramListener
-        opened = kind(Place(running.route.load_balancer_id, address, port), forwarding, self._house)
+        opened = kind(Place(running.route.load_balancer_id, address, port), options, self._context)
         await opened.open(bound)
         running.listeners[spot] = opened
         self._own.add((address, port))
-        opened.suffer(trouble_of(self._faults, self._strike, opened.place, time.monotonic()))
+        opened.suffer(port_fault(self._faults, self._strike, opened.place, time.monotonic()))
 
     def _close(self, running: Running, spot: Spot) -> PortListener | DatagramListener:
         closed = running.listeners.pop(spot)
@@ -205,7 +207,7 @@ class Plane:
         used = {address for running in self._running.values() for address in running.route.addresses}
         self._addresses.release(addresses - used)
 
-    def _forwarding(self, route: Route, listener: Listener) -> Forwarding:
+    def _options(self, route: Route, listener: Listener) -> ListenerOptions:
         known = [
             (to, _endpoint(to, listener), self._monitor.watched(probe) if probe is not None else None)
             for to in route.destinations
@@ -219,7 +221,7 @@ class Plane:
                 for to, endpoint, watched in known
             ]
 
-        return Forwarding(
+        return ListenerOptions(
             choices=Choices(
                 candidates, lambda: self._monitor.changes, route.algorithm, route.fail_open, route.affinity_seconds
             ),

@@ -10,27 +10,27 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from fakecloud.dataplane.balancing import Candidate, by_source, eligible, turns
+from fakecloud.dataplane.algorithms import Candidate, by_source, eligible, turns
 from fakecloud.dataplane.delivery import Spot, Staged
+from fakecloud.dataplane.faulteffects import next_expiry, port_fault, targets_down
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
-from fakecloud.dataplane.proxy.forwarding import Door, Place
-from fakecloud.dataplane.routed.firewall import Counted, Firewall, FirewallError
+from fakecloud.dataplane.proxy.listeneroptions import Place, PortState
+from fakecloud.dataplane.routed.chains import Steering
 from fakecloud.dataplane.routed.nexthops import NextHops
-from fakecloud.dataplane.routed.steering import Steering
-from fakecloud.dataplane.routed.tallies import Tally
-from fakecloud.dataplane.statuses import target_statuses
-from fakecloud.dataplane.troubles import next_expiry, targets_down, trouble_of
+from fakecloud.dataplane.routed.nftables import Counted, Firewall, FirewallError
+from fakecloud.dataplane.routed.stats import KernelStats
+from fakecloud.dataplane.status import target_statuses
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.probes import Probe
-from fakecloud.health.wanted import probes_of, verdict_on
+from fakecloud.health.required import probes_of, verdict_on
 from fakecloud.models.listeners import Listener
 from fakecloud.models.views import LoadBalancerStatus
 from fakecloud.state.networks import AddressSet
 from fakecloud.state.routes import Route, nodes, shown
 
 logger = logging.getLogger(__name__)
-_VERDICTS = {Door.OPEN: "accept", Door.SILENT: "drop", Door.REFUSING: "reject"}
+_VERDICTS = {PortState.OPEN: "accept", PortState.SILENT: "drop", PortState.REFUSING: "reject"}
 # Places of the circle by which clients' addresses choose a node: each node's share is right to about a hundredth.
 _SOURCES = 256
 # Weights beyond this are rounded.
@@ -143,10 +143,10 @@ class DirectPlane:
         """Flows are counted by their first packet; bytes out are those of answers that come by here, others are not seen."""
         running = route.load_balancer_id in self._routes
         aimed = [route.toward(address) for address in route.addresses]
-        tally = Tally(aimed, self._counters() if running else {}, self._next_hops.known)
+        stats = KernelStats(aimed, self._counters() if running else {}, self._next_hops.known)
         return LoadBalancerStatus(
-            targets=target_statuses(shown(route, aimed), [tally], self._monitor),
-            listeners=tally.listeners(
+            targets=target_statuses(shown(route, aimed), [stats], self._monitor),
+            listeners=stats.listeners(
                 self._refused.get(route.load_balancer_id, {}), self._errors.get(route.load_balancer_id), running=running
             ),
         )
@@ -194,7 +194,7 @@ class DirectPlane:
 
     def _steering(self, route: Route, address: str, listener: Listener) -> Steering:
         place = Place(route.load_balancer_id, address, listener.port)
-        door = trouble_of(self._faults, self._strike, place, time.monotonic()).door
+        state = port_fault(self._faults, self._strike, place, time.monotonic()).state
         candidates = [
             Candidate(
                 self._next_hops.mark_of(to.address),
@@ -219,7 +219,7 @@ class DirectPlane:
             idle_seconds=listener.idle_timeout_seconds,
             counted=frozenset(one.target for one in candidates),
             cut=frozenset(marks[node] for node in over if node in marks),
-            verdict=_VERDICTS[door],
+            verdict=_VERDICTS[state],
         )
 
     def _send(self, route: Route, address: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ccm_lb.commands import explain, main
 from ccm_lb.controller.addresses import Owners
-from ccm_lb.controller.publication import Circumstances
+from ccm_lb.controller.desiredstatus import Circumstances
 from ccm_lb.ipmode import Delivery, PortTraffic, ServiceProxyHint, Traffic
 from ccm_lb.testing import builders
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ccm_lb.commands import main
-from ccm_lb.settings import sources
+from ccm_lb.settings import precedence
 from ccm_lb.settings.config import Config
 
 # For every setting two values that differ from its default and from each other: as a flag's text, and what `config` then shows.
@@ -103,29 +103,29 @@ def with_provider(field: str) -> list[str]:
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_setting_is_a_flag(field: str, shell: Shell) -> None:
     text, value = SAMPLES[field][0]
-    shown = shell.effective(*with_provider(field), f"{sources.flag(field)}={text}")
-    assert shown[sources.key(field)] == {"value": value, "source": "flag"}
+    shown = shell.effective(*with_provider(field), f"{precedence.flag(field)}={text}")
+    assert shown[precedence.key(field)] == {"value": value, "source": "flag"}
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_setting_is_an_environment_variable(field: str, shell: Shell) -> None:
     text, value = SAMPLES[field][0]
-    shell.export(sources.variable(field), text)
-    assert shell.effective(*with_provider(field))[sources.key(field)] == {"value": value, "source": "env"}
+    shell.export(precedence.variable(field), text)
+    assert shell.effective(*with_provider(field))[precedence.key(field)] == {"value": value, "source": "env"}
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_setting_is_a_key_of_the_file(field: str, shell: Shell) -> None:
     _, value = SAMPLES[field][0]
-    shown = shell.effective(*with_provider(field), "--config", shell.file({sources.key(field): value}))
-    assert shown[sources.key(field)] == {"value": value, "source": "file"}
+    shown = shell.effective(*with_provider(field), "--config", shell.file({precedence.key(field): value}))
+    assert shown[precedence.key(field)] == {"value": value, "source": "file"}
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_setting_of_the_file_may_be_text_as_after_the_flag(field: str, shell: Shell) -> None:
     text, value = SAMPLES[field][1]
-    shown = shell.effective(*with_provider(field), "--config", shell.file({sources.key(field): text}))
-    assert shown[sources.key(field)] == {"value": value, "source": "file"}
+    shown = shell.effective(*with_provider(field), "--config", shell.file({precedence.key(field): text}))
+    assert shown[precedence.key(field)] == {"value": value, "source": "file"}
 
 
 def test_flag_goes_before_environment_before_file_before_default(shell: Shell) -> None:
@@ -142,9 +142,9 @@ def test_flag_goes_before_environment_before_file_before_default(shell: Shell) -
 @pytest.mark.parametrize("field", [field for field in FIELDS if SAMPLES[field][0] != SAMPLES[field][1]])
 def test_the_environment_goes_before_the_file_for_every_setting(field: str, shell: Shell) -> None:
     (file_text, _), (env_text, value) = SAMPLES[field]
-    shell.export(sources.variable(field), env_text)
-    shown = shell.effective(*with_provider(field), "--config", shell.file({sources.key(field): file_text}))
-    assert shown[sources.key(field)] == {"value": value, "source": "env"}
+    shell.export(precedence.variable(field), env_text)
+    shown = shell.effective(*with_provider(field), "--config", shell.file({precedence.key(field): file_text}))
+    assert shown[precedence.key(field)] == {"value": value, "source": "env"}
 
 
 def test_the_file_itself_may_be_named_by_the_environment(shell: Shell) -> None:
@@ -273,14 +273,14 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_setting_under_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute(["run", "--help"]) == 0
     printed = capsys.readouterr().out
-    assert [sources.flag(field) for field in FIELDS if sources.flag(field) not in printed] == []
+    assert [precedence.flag(field) for field in FIELDS if precedence.flag(field) not in printed] == []
     assert "\nLeader election:\n" in printed
     assert "[default: 15s]" in printed
 
 
 def test_reference_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute(["reference"]) == 0
-    assert capsys.readouterr().out == sources.reference()
+    assert capsys.readouterr().out == precedence.reference()
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from ccm_lb.errors import ConfigError
-from ccm_lb.settings import config, sources
+from ccm_lb.settings import config, precedence
 from ccm_lb.settings.config import Config
-from ccm_lb.settings.sources import Setting, Source
+from ccm_lb.settings.precedence import Setting, Source
 
 FIELDS = list(Config.model_fields)
 
@@ -25,7 +25,7 @@ FIELDS = list(Config.model_fields)
 def build(settings: Mapping[str, object] = MappingProxyType({}), source: Source = Source.FLAG) -> Config:
     complete = {"cloud_provider": "fakecloud", **settings}
     values = {name: Setting(value, source, "ccm.yaml") for name, value in complete.items()}
-    return sources.build(values, ["acme", "fakecloud"])
+    return precedence.build(values, ["acme", "fakecloud"])
 
 
 def complaint(settings: Mapping[str, object], source: Source = Source.FLAG) -> str:
@@ -181,8 +181,8 @@ def test_the_configuration_cannot_be_changed_once_made() -> None:
 )
 def test_a_wrong_value_is_named_with_what_was_expected(field: str, value: object, expected: str) -> None:
     said = complaint({field: value})
-    assert said.startswith(f"{sources.flag(field)}: {expected}") or (
-        said.startswith(sources.flag(field)) and expected in said
+    assert said.startswith(f"{precedence.flag(field)}: {expected}") or (
+        said.startswith(precedence.flag(field)) and expected in said
     )
     assert "\n" not in said
 
@@ -207,7 +207,7 @@ def test_all_wrong_values_are_said_at_once() -> None:
 def test_a_missing_provider_is_answered_with_the_installed_ones() -> None:
     assert "(acme, fakecloud)" in complaint({"cloud_provider": ""})
     with pytest.raises(ConfigError, match=r"--cloud-provider is required.*\(none\)"):
-        sources.build({}, [])
+        precedence.build({}, [])
 
 
 # ---- what does not fit together
@@ -268,7 +268,7 @@ def test_the_settings_of_a_group_stand_together() -> None:
 
 def test_a_file_names_settings_as_the_flags_do_and_null_is_not_given() -> None:
     content = {"leader-elect": False, "v": 2, "kubeconfig": None}
-    assert sources.from_file(content, "ccm.yaml") == {"leader_elect": False, "v": 2}
+    assert precedence.from_file(content, "ccm.yaml") == {"leader_elect": False, "v": 2}
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_file_names_settings_as_the_flags_do_and_null_is_not_given() -> None:
 )
 def test_an_unknown_key_is_named_with_the_nearest_known_one(name: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        sources.from_file({name: True}, "ccm.yaml")
+        precedence.from_file({name: True}, "ccm.yaml")
     assert str(caught.value) == expected
 
 
@@ -299,11 +299,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(name: str, expected:
     ],
 )
 def test_a_value_is_shown_as_it_would_be_written(field: str, value: object, text: str) -> None:
-    assert sources.as_text(field, value) == text
+    assert precedence.as_text(field, value) == text
 
 
 def test_the_reference_page_is_the_one_that_the_settings_give() -> None:
     page = Path(__file__).parents[3] / "docs/reference/configuration.md"
-    assert page.read_text(encoding="utf-8") == sources.reference(), (
+    assert page.read_text(encoding="utf-8") == precedence.reference(), (
         "run: ccm-lb reference > docs/reference/configuration.md"
     )

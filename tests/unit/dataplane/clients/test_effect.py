@@ -3,9 +3,9 @@
 import pytest
 
 from ccm_lb.dataplane import versions
-from ccm_lb.dataplane.clients import effect, honours
+from ccm_lb.dataplane.clients import effect, supportmatrix
 from ccm_lb.dataplane.clients.effect import Delivery, Path, Policy
-from ccm_lb.dataplane.clients.honours import Honours
+from ccm_lb.dataplane.clients.supportmatrix import Honours
 from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy, unknown
 from ccm_lb.objects import IPMode, LoadBalancerIngress
 
@@ -107,12 +107,12 @@ def test_policy_local_keeps_the_source_outside_and_binds_ipvs_alone_inside() -> 
     ],
 )
 def test_who_honours_ip_mode(kind: Kind, version: str, expected: Honours) -> None:
-    assert honours.ip_mode(proxy(kind, version)).honours is expected
+    assert supportmatrix.ip_mode(proxy(kind, version)).honours is expected
 
 
 def test_the_known_differences_leave_no_version_out_and_none_twice() -> None:
-    for kind in {one.kind for one in honours.DIFFERENCES}:
-        rows = [one for one in honours.DIFFERENCES if one.kind is kind]
+    for kind in {one.kind for one in supportmatrix.DIFFERENCES}:
+        rows = [one for one in supportmatrix.DIFFERENCES if one.kind is kind]
         assert [one.since for one in rows[1:]] == [one.until for one in rows[:-1]]
         assert (rows[0].since, rows[-1].until) == (None, None)
         assert all(one.reason and one.source for one in rows)

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.delivery import Spot
-from fakecloud.dataplane.routed.firewall import Counted, names_of
+from fakecloud.dataplane.routed.nftables import Counted, names_of
 from fakecloud.models.listeners import Listener
 from fakecloud.models.views import ListenerStatus
 from fakecloud.state.routes import Route, shown
 
 
-class Tally:
+class KernelStats:
     """`routes` are the load balancer's, toward each of its addresses; `marks` those of the nodes."""
 
     def __init__(self, routes: Sequence[Route], counted: Mapping[str, Counted], marks: Mapping[str, int]) -> None:

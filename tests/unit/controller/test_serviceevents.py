@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ccm_lb.controller.announce import Announcer, words
+from ccm_lb.controller.serviceevents import ServiceEvents, words
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import RecordedEvents
 
@@ -59,16 +59,16 @@ ERROR = RuntimeError("quota exceeded")
         ),
     ],
 )
-def test_the_words(say: Callable[[Announcer], None], expected: str) -> None:
+def test_the_words(say: Callable[[ServiceEvents], None], expected: str) -> None:
     events = RecordedEvents()
-    say(Announcer(events))
+    say(ServiceEvents(events))
     assert events.lines() == [expected]
 
 
 def test_a_long_list_of_nodes_is_cut_and_its_length_said() -> None:
     events = RecordedEvents()
     nodes = builders.nodes(*(f"n{number}" for number in range(1, 31)))
-    Announcer(events).update_failed(SERVICE, nodes, ERROR)
+    ServiceEvents(events).update_failed(SERVICE, nodes, ERROR)
     [message] = [event.message for event in events.all]
     assert "n20] [node names limited, total number of nodes: 30]" in message
     assert "n21" not in message

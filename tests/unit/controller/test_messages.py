@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ccm_lb.controller import notices
-from ccm_lb.controller.notices import Notice
+from ccm_lb.controller import messages
+from ccm_lb.controller.messages import Notice
 
 A, B, OLD = Notice("IPModeChosen", "a"), Notice("IPModeConflict", "b"), Notice("IPModeIgnored", "old")
 
 
 def test_only_what_is_new_is_told() -> None:
-    told = notices.Told()
+    told = messages.Told()
     assert told.news("u1", [A, B, A]) == [A, B]
     assert told.news("u1", [A, B]) == []
     assert told.news("u1", [A]) == []
@@ -18,7 +18,7 @@ def test_only_what_is_new_is_told() -> None:
 
 
 def test_a_part_may_be_told_by_itself() -> None:
-    told = notices.Told()
+    told = messages.Told()
     told.news("u1", [A])
     assert told.news("u1", [OLD], only="IPModeIgnored") == [OLD]
     assert told.news("u1", [A, OLD]) == []
@@ -27,7 +27,7 @@ def test_a_part_may_be_told_by_itself() -> None:
 
 
 def test_what_is_forgotten_is_told_again() -> None:
-    told = notices.Told()
+    told = messages.Told()
     told.news("u1", [A])
     told.forget("u1")
     told.forget("u1")
@@ -36,23 +36,23 @@ def test_what_is_forgotten_is_told_again() -> None:
 
 def test_every_word_has_its_type() -> None:
     said = [
-        notices.chosen("Proxy", ["203.0.113.1"], "because"),
-        notices.mixed("both"),
-        notices.conflict("VIP", ["203.0.113.1"], "bypass"),
-        notices.refused("Magic"),
-        notices.not_stored({"203.0.113.1": "Proxy"}, []),
-        notices.not_stored({"203.0.113.1": "Proxy"}, ["web.example.com"]),
-        notices.ignored(["Proxy"], ["n1"]),
-        notices.not_published("no"),
-        notices.missing(["IPv6"]),
-        notices.unknown_ports("a/b", [22]),
-        notices.ports_not_served([]),
+        messages.chosen("Proxy", ["203.0.113.1"], "because"),
+        messages.mixed("both"),
+        messages.conflict("VIP", ["203.0.113.1"], "bypass"),
+        messages.refused("Magic"),
+        messages.not_stored({"203.0.113.1": "Proxy"}, []),
+        messages.not_stored({"203.0.113.1": "Proxy"}, ["web.example.com"]),
+        messages.ignored(["Proxy"], ["n1"]),
+        messages.not_published("no"),
+        messages.missing(["IPv6"]),
+        messages.unknown_ports("a/b", [22]),
+        messages.ports_not_served([]),
     ]
-    assert {one.reason for one in said} == set(notices.TYPES)
+    assert {one.reason for one in said} == set(messages.TYPES)
 
 
 def test_a_long_list_of_nodes_is_cut() -> None:
-    message = notices.ignored(["Proxy", "Proxy"], [f"n{number}" for number in range(30)]).message
+    message = messages.ignored(["Proxy", "Proxy"], [f"n{number}" for number in range(30)]).message
     assert "on 30 nodes and ignores ipMode Proxy," in message
     assert "n19]" in message
     assert "n20" not in message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccm_lb.dataplane.cluster import kubeproxies
+from ccm_lb.dataplane.cluster import kubeproxyversions
 from ccm_lb.testing import builders
 
 
@@ -25,7 +25,7 @@ def test_the_pod_goes_before_the_node_and_the_rest_is_unknown() -> None:
         pod("n3", "registry.example.com:5000/kube-proxy@sha256:00"),
         {"spec": {}},
     ]
-    assert kubeproxies.versions(nodes, pods) == {"n1": "v1.27.0", "n2": "v1.28.3", "n3": "unknown"}
+    assert kubeproxyversions.versions(nodes, pods) == {"n1": "v1.27.0", "n2": "v1.28.3", "n3": "unknown"}
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_the_pod_goes_before_the_node_and_the_rest_is_unknown() -> None:
     ],
 )
 def test_a_kube_proxy_before_1_29_ignores_ip_mode(version: str, ignores: bool) -> None:  # noqa: FBT001
-    assert bool(kubeproxies.ignoring({"n1": version})) is ignores
+    assert bool(kubeproxyversions.ignoring({"n1": version})) is ignores
 
 
 def test_the_nodes_are_named_in_order() -> None:
-    assert kubeproxies.ignoring({"n2": "v1.28.0", "n1": "v1.27.0", "n3": "v1.34.0"}) == ("n1", "n2")
+    assert kubeproxyversions.ignoring({"n2": "v1.28.0", "n1": "v1.27.0", "n3": "v1.34.0"}) == ("n1", "n2")

@@ -11,9 +11,9 @@ import pytest
 
 from ccm_lb.controller.publish import Policy
 from ccm_lb.dataplane import versions
-from ccm_lb.dataplane.clients import follow
-from ccm_lb.dataplane.clients.advise import ServiceAdvice
-from ccm_lb.dataplane.clients.follow import ServiceProxyFollower
+from ccm_lb.dataplane.clients import follower
+from ccm_lb.dataplane.clients.follower import ServiceProxyFollower
+from ccm_lb.dataplane.clients.mismatch import ServiceAdvice
 from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy, unknown
 from ccm_lb.errors import TerminalError
 from ccm_lb.ipmode import Delivery, Traffic
@@ -290,7 +290,7 @@ async def test_a_failure_that_nobody_thought_of_is_logged_and_the_look_begins_an
     detector = Broken(KeyError("metadata"), ExceptionGroup("two", [ValueError("x"), KeyError("y")]))
     began = asyncio.get_running_loop().time()
     with caplog.at_level(logging.ERROR):
-        task = asyncio.create_task(follow.keep(detector))
+        task = asyncio.create_task(follower.keep(detector))
         await settle(1000)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Sequence
 
-from fakecloud.dataplane.proxy.forwarding import NO_TROUBLE, Door, Place, Trouble
+from fakecloud.dataplane.proxy.listeneroptions import NO_FAULT, Place, PortFault, PortState
 from fakecloud.faults.rules import Armed, Strike, Subject, fits
 from fakecloud.models.faults import (
     STANDING,
@@ -15,17 +15,17 @@ from fakecloud.models.faults import (
 from fakecloud.state.routes import Destination
 
 
-def trouble_of(faults: Sequence[Armed], strike: Strike, place: Place, now: float) -> Trouble:
+def port_fault(faults: Sequence[Armed], strike: Strike, place: Place, now: float) -> PortFault:
     """What the faults in force order for a listener."""
     subject = Subject(load_balancer=place.load_balancer, address=place.address, port=place.port)
     effects = [fault.spec.effect for fault in faults if fault.active(now) and fits(fault.spec.match, subject)]
     if any(isinstance(effect, SilentFault) for effect in effects):
-        return Trouble(Door.SILENT)
+        return PortFault(PortState.SILENT)
     if any(isinstance(effect, RefuseFault) for effect in effects):
-        return Trouble(Door.REFUSING)
+        return PortFault(PortState.REFUSING)
     if any(isinstance(effect, TrafficEffect) and not isinstance(effect, STANDING) for effect in effects):
-        return Trouble(strike=functools.partial(_struck, strike, subject))
-    return NO_TROUBLE
+        return PortFault(strike=functools.partial(_struck, strike, subject))
+    return NO_FAULT
 
 
 def targets_down(faults: Sequence[Armed], destinations: Sequence[Destination], now: float) -> frozenset[str]:

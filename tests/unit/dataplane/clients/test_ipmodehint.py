@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccm_lb.dataplane.clients import hints
+from ccm_lb.dataplane.clients import ipmodehint
 from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy, unknown
 from ccm_lb.ipmode import ServiceProxyHint
 
@@ -29,8 +29,8 @@ def proxy(kind: Kind, mode: Mode | None = None, *, rolling: bool = False) -> Ser
 def test_the_service_proxy_is_taken_into_account_as_far_as_it_matters(
     found: ServiceProxy, expected: ServiceProxyHint
 ) -> None:
-    assert hints.hint(found) is expected
-    assert hints.following(found, ServiceProxyHint.IPTABLES) is expected
+    assert ipmodehint.hint(found) is expected
+    assert ipmodehint.following(found, ServiceProxyHint.IPTABLES) is expected
 
 
 @pytest.mark.scenario("B56")
@@ -48,10 +48,10 @@ def test_the_service_proxy_is_taken_into_account_as_far_as_it_matters(
     ],
 )
 def test_ipvs_holds_on_until_it_is_known_to_be_gone(found: ServiceProxy, expected: ServiceProxyHint) -> None:
-    assert hints.following(found, ServiceProxyHint.IPVS) is expected
+    assert ipmodehint.following(found, ServiceProxyHint.IPVS) is expected
 
 
 @pytest.mark.scenario("B56")
 def test_ipvs_counts_from_its_first_node_on() -> None:
     arriving = proxy(Kind.KUBE_PROXY, Mode.IPVS, rolling=True)
-    assert hints.following(arriving, ServiceProxyHint.IPTABLES) is ServiceProxyHint.IPVS
+    assert ipmodehint.following(arriving, ServiceProxyHint.IPTABLES) is ServiceProxyHint.IPVS

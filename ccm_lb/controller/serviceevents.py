@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ccm_lb.backends.base import EventRecorder
-from ccm_lb.controller.notices import TYPES, Notice
+from ccm_lb.controller.messages import TYPES, Notice
 from ccm_lb.objects import Node, Service
 
 NAMED_NODES = 20  # upstream's limit of node names in a message
@@ -20,7 +20,7 @@ def words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class Announcer:
+class ServiceEvents:
     """One method for each thing that happens to a load balancer."""
 
     def __init__(self, events: EventRecorder) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakecloud.dataplane.routed.steering import Names, Steering, answers, containers, rules
+from fakecloud.dataplane.routed.chains import Names, Steering, answers, containers, rules
 from fakecloud.models.listeners import Protocol
 
 _TABLE = "inet fakecloud"

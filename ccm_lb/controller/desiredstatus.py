@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ccm_lb import annotations, ipmode, portstatus
-from ccm_lb.controller import addresses, notices
-from ccm_lb.controller.notices import Notice
+from ccm_lb.controller import addresses, messages
+from ccm_lb.controller.messages import Notice
 from ccm_lb.errors import CCMError, TerminalError
 from ccm_lb.ipmode import Decision, Inputs, Scope, ServiceProxyHint, Traffic
 from ccm_lb.kube import patches
@@ -65,8 +65,8 @@ def fit(
     if ingress and not entries:
         raise TerminalError(f"no address of the load balancer can be published: {'; '.join(reasons)}")
     lacking = addresses.missing(entries, service.spec.ip_families)
-    said = [notices.not_published(reason) for reason in reasons]
-    return entries, (*said, *([notices.missing(lacking)] if lacking else []))
+    said = [messages.not_published(reason) for reason in reasons]
+    return entries, (*said, *([messages.missing(lacking)] if lacking else []))
 
 
 def draft(
@@ -90,7 +90,7 @@ def draft(
     ingress = tuple(one.model_copy(update={"ip_mode": modes[one.ip].mode}) if one.ip else one for one in entries)
     said = [
         *_of_modes(modes),
-        *([notices.refused(str(override))] if kept is not None else []),
+        *([messages.refused(str(override))] if kept is not None else []),
         *_of_ports(service, ingress),
     ]
     return Draft(LoadBalancerStatus(ingress=ingress), modes, tuple(said))
@@ -123,18 +123,18 @@ def _of_modes(modes: Mapping[str, Decision]) -> list[Notice]:
         alike.setdefault(decision, []).append(ip)
     said = []
     for decision, ips in alike.items():
-        said.append(notices.chosen(decision.mode, ips, decision.reason))
-        said += [notices.mixed(decision.mixture)] if decision.mixture else []
-        said += [notices.conflict(decision.mode, ips, warning) for warning in decision.warnings]
+        said.append(messages.chosen(decision.mode, ips, decision.reason))
+        said += [messages.mixed(decision.mixture)] if decision.mixture else []
+        said += [messages.conflict(decision.mode, ips, warning) for warning in decision.warnings]
     return said
 
 
 def _of_ports(service: Service, ingress: Sequence[LoadBalancerIngress]) -> list[Notice]:
     said = []
     if unknown := annotations.unknown_ports(service):
-        said.append(notices.unknown_ports(annotations.PROXY_PROTOCOL_PORTS, unknown))
+        said.append(messages.unknown_ports(annotations.PROXY_PROTOCOL_PORTS, unknown))
     if errors := portstatus.errors(ingress):
-        said.append(notices.ports_not_served(errors))
+        said.append(messages.ports_not_served(errors))
     return said
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from fakecloud.dataplane.balancer import Endpoint
-from fakecloud.dataplane.proxy.forwarding import House
+from fakecloud.dataplane.proxy.listeneroptions import ProxyContext
 from fakecloud.dataplane.proxy.sockets import connect
 
 _FAILED = select.EPOLLERR | select.EPOLLHUP
@@ -20,14 +20,14 @@ class Seeker(Protocol):
         """No target answers."""
 
 
-class Search:
+class TargetSearch:
     """Goes on until it has found a target, has none left to try, takes too long (`give_up_at`, in the loop's time), or is stopped."""
 
-    __slots__ = ("_attempt", "_endpoint", "_endpoints", "_give_up_at", "_house", "_seeker")
+    __slots__ = ("_attempt", "_context", "_endpoint", "_endpoints", "_give_up_at", "_seeker")
 
-    def __init__(self, endpoints: Iterable[Endpoint], give_up_at: float, house: House, seeker: Seeker) -> None:
+    def __init__(self, endpoints: Iterable[Endpoint], give_up_at: float, context: ProxyContext, seeker: Seeker) -> None:
         self._endpoints = iter(endpoints)
-        self._house = house
+        self._context = context
         self._seeker = seeker
         self._give_up_at = give_up_at
         self._attempt: socket.socket | None = None
@@ -37,22 +37,22 @@ class Search:
         """Try the next target."""
         for endpoint in self._endpoints:
             # Checked again here, after the API did: no configuration makes this an open relay.
-            if self._house.refusal(*endpoint) is not None:
+            if self._context.refusal(*endpoint) is not None:
                 continue
             try:
                 self._attempt = connect(endpoint)
             except OSError:
                 continue
             self._endpoint = endpoint
-            self._house.readiness.watch(self._attempt, self._ready)
-            self._house.attempts.begin(self)
+            self._context.poller.watch(self._attempt, self._ready)
+            self._context.connect_timeouts.begin(self)
             return
         self._seeker.found_none()
 
     def late(self) -> None:
         """The target did not answer in time."""
         self.stop()
-        if self._house.clock() < self._give_up_at:
+        if self._context.clock() < self._give_up_at:
             self.go_on()
         else:
             self._seeker.found_none()
@@ -60,8 +60,8 @@ class Search:
     def stop(self) -> None:
         """Nobody needs a target any more."""
         if self._attempt is not None:
-            self._house.attempts.end(self)
-            self._house.readiness.end(self._attempt)
+            self._context.connect_timeouts.end(self)
+            self._context.poller.end(self._attempt)
             self._attempt = None
 
     def _ready(self, events: int) -> None:
@@ -71,6 +71,6 @@ class Search:
             self.stop()
             self.go_on()
             return
-        self._house.attempts.end(self)
+        self._context.connect_timeouts.end(self)
         target, self._attempt = self._attempt, None
         self._seeker.found(target, self._endpoint, events)

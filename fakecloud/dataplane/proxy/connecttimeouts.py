@@ -6,29 +6,29 @@ from typing import Protocol
 _CHECKS = 10
 
 
-class Attempting(Protocol):
+class Connecting(Protocol):
     """Who waits for a target to answer."""
 
     def late(self) -> None:
         """It did not answer in time."""
 
 
-class Attempts:
+class ConnectTimeouts:
     """`timeout` is in seconds; an attempt may last a tenth longer. To be made where an event loop runs."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         # In the order of their begin, and so of their end.
-        self._since: dict[Attempting, float] = {}
+        self._since: dict[Connecting, float] = {}
         self._check: asyncio.TimerHandle | None = None
 
-    def begin(self, attempting: Attempting) -> None:
+    def begin(self, attempting: Connecting) -> None:
         self._since[attempting] = self._loop.time()
         if self._check is None:
             self._check = self._loop.call_later(self._timeout / _CHECKS, self._look)
 
-    def end(self, attempting: Attempting) -> None:
+    def end(self, attempting: Connecting) -> None:
         self._since.pop(attempting, None)
 
     def close(self) -> None:

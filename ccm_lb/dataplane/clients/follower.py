@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn, Protocol
 
-from ccm_lb.dataplane.clients import hints
-from ccm_lb.dataplane.clients.advise import ServiceAdvice
+from ccm_lb.dataplane.clients import ipmodehint
+from ccm_lb.dataplane.clients.mismatch import ServiceAdvice
 from ccm_lb.dataplane.model import Kind, ServiceProxy, unknown
 from ccm_lb.ipmode import ServiceProxyHint
 from ccm_lb.objects import Node, Service
@@ -48,7 +48,7 @@ class ServiceProxyFollower:
         self._hint = ServiceProxyHint.UNKNOWN
 
     def __call__(self, proxy: ServiceProxy, previous: ServiceProxy | None) -> None:
-        self._proxy, self._hint = proxy, hints.following(proxy, self._hint)
+        self._proxy, self._hint = proxy, ipmodehint.following(proxy, self._hint)
         self._show(proxy)
         if self._leads():
             self._advice.proxy_changed(proxy, previous)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fakecloud.cloud.history import History
 from fakecloud.cloud.ledger import Entry, Ledger
-from fakecloud.cloud.restoring import restore
+from fakecloud.cloud.loading import restore
 from fakecloud.cloud.store import Store
 from fakecloud.state.records import Record, State
 
 _NOTHING = Entry((), ())
 
 
-class Books:
+class Repository:
     """What is written is stored first and visible then; what can't be stored leaves no trace. `clock` is monotonic, in seconds."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:

@@ -6,8 +6,8 @@ from enum import Enum
 
 from fakecloud.dataplane.balancer import Choices, Endpoint
 from fakecloud.dataplane.flowlog import FlowLog
-from fakecloud.dataplane.proxy.attempts import Attempts
-from fakecloud.dataplane.proxy.readiness import Readiness
+from fakecloud.dataplane.proxy.connecttimeouts import ConnectTimeouts
+from fakecloud.dataplane.proxy.poller import Poller
 from fakecloud.models.faults import TrafficEffect
 from fakecloud.models.listeners import ProxyProtocol
 from fakecloud.state.networks import AddressSet
@@ -16,7 +16,7 @@ _MOST_AT_ONCE = 262_144
 
 
 @dataclass(frozen=True)
-class Forwarding:
+class ListenerOptions:
     """Replaced as a whole when the route changes; connections that exist keep their target. Durations in seconds."""
 
     choices: Choices
@@ -30,7 +30,7 @@ class Forwarding:
     connection_limit: int | None = None
 
 
-class Door(Enum):
+class PortState(Enum):
     """What a fault does to a listener's port."""
 
     OPEN = "open"
@@ -39,14 +39,14 @@ class Door(Enum):
 
 
 @dataclass(frozen=True)
-class Trouble:
+class PortFault:
     """What faults order for one listener; `strike` counts a connection and says what happens to it."""
 
-    door: Door = Door.OPEN
+    state: PortState = PortState.OPEN
     strike: Callable[[], Sequence[TrafficEffect]] | None = None
 
 
-NO_TROUBLE = Trouble()
+NO_FAULT = PortFault()
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class Limits:
 
 
 @dataclass
-class House:
+class ProxyContext:
     """What all listeners of a process share. `refusal(address, port)` says why no connection may be made there."""
 
     limits: Limits
     refusal: Callable[[str, int], str | None]
     log: FlowLog
-    attempts: Attempts
-    readiness: Readiness
+    connect_timeouts: ConnectTimeouts
+    poller: Poller
     # Monotonic, in seconds. Not asyncio's running loop: to find out which it is takes a system call.
     clock: Callable[[], float]
     connections: int = 0

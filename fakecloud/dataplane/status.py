@@ -8,7 +8,7 @@ from fakecloud.dataplane.counters import Counters
 from fakecloud.dataplane.proxy.datagrams import DatagramListener
 from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.health.monitor import Monitor
-from fakecloud.health.wanted import verdict_on
+from fakecloud.health.required import verdict_on
 from fakecloud.models.listeners import Protocol
 from fakecloud.models.views import ListenerStatus, TargetStatus
 from fakecloud.state.routes import Route

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from ccm_lb.dataplane import versions, workloads
-from ccm_lb.dataplane.cluster import proxies
+from ccm_lb.dataplane.cluster import daemonsets
 from ccm_lb.dataplane.cluster.observed import Object, Observed, Withheld
 from ccm_lb.dataplane.files import convert
 from ccm_lb.dataplane.model import Confidence, Evidence, Kind, ServiceProxy
@@ -28,7 +28,7 @@ def find(seen: Observed) -> Hidden:
     """Look into pods and nodes."""
     pod = _static_pod(seen)
     if pod is not None:
-        return Hidden(proxies.described(seen, "Pod", pod))
+        return Hidden(daemonsets.described(seen, "Pod", pod))
     agent = _agent(seen)
     if agent.proxy is not None:
         return agent
@@ -45,7 +45,7 @@ def find(seen: Observed) -> Hidden:
 def _static_pod(seen: Observed) -> Object | None:
     if isinstance(seen.pods, Withheld):
         return None
-    return next((one for one in seen.pods if _mirrors(one) and proxies.runs_kube_proxy(one)), None)
+    return next((one for one in seen.pods if _mirrors(one) and daemonsets.runs_kube_proxy(one)), None)
 
 
 def _mirrors(pod: Object) -> bool:
@@ -86,7 +86,7 @@ def _k3s(nodes: Sequence[Object]) -> Hidden:
         )
     passed = [one for given in arguments.values() for one in _passed(given)]
     content, _ = convert.from_flags([f"--{one}" for one in passed])
-    configured = proxies.of_content(content, f"{where} {_NODE_ARGS}", versions.parse(version), certain=False)
+    configured = daemonsets.of_content(content, f"{where} {_NODE_ARGS}", versions.parse(version), certain=False)
     inside = Evidence(where, f"kubelet {version}: k3s runs kube-proxy inside its agent, and was not told otherwise")
     return Hidden(
         ServiceProxy(

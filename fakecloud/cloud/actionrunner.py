@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 _ORDER_CHECK = 0.02
 
 
-class Progress:
+class ActionRunner:
     """`seconds` is how long each action takes; a fault may order that it waits longer, or how it ends."""
 
     def __init__(self, seconds: float) -> None:

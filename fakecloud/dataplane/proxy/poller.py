@@ -13,7 +13,7 @@ _MOST_AT_ONCE = 256
 Follower = Callable[[int], None]
 
 
-class Readiness:
+class Poller:
     """
     Tells followers of epoll's events, which are hints: they are told of a change, and have to try what it allows.
 

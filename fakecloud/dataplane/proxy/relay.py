@@ -13,7 +13,7 @@ import socket
 import struct
 from typing import Protocol
 
-from fakecloud.dataplane.proxy.forwarding import House
+from fakecloud.dataplane.proxy.listeneroptions import ProxyContext
 from fakecloud.dataplane.proxy.shaping import Sink
 from fakecloud.models.flows import Ending
 
@@ -47,8 +47,8 @@ class Half:
         "_finishing",
         "_more",
         "_owner",
+        "_poller",
         "_readable",
-        "_readiness",
         "_unsent",
         "full",
         "quiet",
@@ -58,7 +58,7 @@ class Half:
         "source",
     )
 
-    def __init__(self, connection: socket.socket, owner: Owner, house: House) -> None:
+    def __init__(self, connection: socket.socket, owner: Owner, context: ProxyContext) -> None:
         self.socket = connection
         self.received = 0
         self.sink: Sink | None = None
@@ -67,8 +67,8 @@ class Half:
         # Neither read nor write for now; what happens meanwhile is noticed afterwards.
         self.quiet = False
         self._owner: Owner | None = owner
-        self._readiness = house.readiness
-        self._buffer = house.buffer
+        self._poller = context.poller
+        self._buffer = context.buffer
         self._readable = False
         self._more = False
         self._unsent = bytearray()
@@ -153,7 +153,7 @@ class Half:
             # Already gone is as good as reset.
             with contextlib.suppress(OSError):
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._readiness.end(self.socket)
+        self._poller.end(self.socket)
 
     def _send_rest(self) -> None:
         try:

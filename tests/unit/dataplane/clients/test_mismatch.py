@@ -1,7 +1,7 @@
 """Warnings on Services: once for each thing there is to say, again when it changes, never on a guess."""
 
 from ccm_lb.dataplane import versions
-from ccm_lb.dataplane.clients.advise import ServiceAdvice
+from ccm_lb.dataplane.clients.mismatch import ServiceAdvice
 from ccm_lb.dataplane.model import Confidence, Kind, ServiceProxy, unknown
 from ccm_lb.objects import Service
 from ccm_lb.testing import builders

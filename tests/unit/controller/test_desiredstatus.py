@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.controller import publication
+from ccm_lb.controller import desiredstatus
 from ccm_lb.controller.addresses import Kind, Owners
-from ccm_lb.controller.publication import Circumstances
+from ccm_lb.controller.desiredstatus import Circumstances
 from ccm_lb.errors import CCMError, TerminalError
 from ccm_lb.ipmode import Delivery, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, PortStatus
@@ -47,17 +47,17 @@ def reasons(notices: Any) -> list[str]:
 )
 def test_an_unusable_answer_is_refused(answer: object, said: str) -> None:
     with pytest.raises(CCMError, match=said):
-        publication.checked(SERVICE, answer)
+        desiredstatus.checked(SERVICE, answer)
 
 
 def test_a_usable_answer_is_taken() -> None:
-    [entry] = publication.checked(SERVICE, LoadBalancerStatus(ingress=(V4,))).ingress
+    [entry] = desiredstatus.checked(SERVICE, LoadBalancerStatus(ingress=(V4,))).ingress
     assert entry.ip == V4.ip
 
 
 def test_what_is_fit_is_published_and_the_rest_told() -> None:
     owners = Owners({"n2": ["192.0.2.12"]})
-    entries, said = publication.fit(SERVICE, [NODE, V4, V6, HOST], around(owners=owners))
+    entries, said = desiredstatus.fit(SERVICE, [NODE, V4, V6, HOST], around(owners=owners))
     assert entries == (V4, HOST)
     assert reasons(said) == ["AddressNotPublished", "AddressNotPublished"]
     assert "192.0.2.12" in said[0].message
@@ -65,50 +65,50 @@ def test_what_is_fit_is_published_and_the_rest_told() -> None:
 
 
 def test_nothing_to_publish_is_no_error() -> None:
-    assert publication.fit(SERVICE, [], around()) == ((), ())
+    assert desiredstatus.fit(SERVICE, [], around()) == ((), ())
 
 
 @pytest.mark.scenario("B16")
 def test_where_no_address_is_fit_it_is_an_error_that_names_them() -> None:
     owners = Owners({"n2": ["192.0.2.12"]})
     with pytest.raises(TerminalError, match=r"192\.0\.2\.12 is also the address of node n2: not published unless"):
-        publication.fit(SERVICE, [NODE], around(owners=owners))
+        desiredstatus.fit(SERVICE, [NODE], around(owners=owners))
 
 
 def test_a_family_that_the_load_balancer_lacks_is_told() -> None:
-    entries, said = publication.fit(DUAL, [V4], around())
+    entries, said = desiredstatus.fit(DUAL, [V4], around())
     assert entries == (V4,)
     assert reasons(said) == ["AddressMissing"]
 
 
 def test_a_backend_that_decides_by_itself_is_followed() -> None:
     entries = [V4.model_copy(update={"ip_mode": IPMode.PROXY}), V6]
-    draft = publication.draft(DUAL, entries, around())
+    draft = desiredstatus.draft(DUAL, entries, around())
     assert [one.ip_mode for one in draft.status.ingress] == ["Proxy", "VIP"]
     assert [draft.modes[str(one.ip)].rule for one in entries] == ["provider", "nothing-known"]
 
 
 def test_the_table_goes_before_the_answer_where_the_backend_tells_how_it_treats_traffic() -> None:
-    draft = publication.draft(SERVICE, [V4.model_copy(update={"ip_mode": IPMode.VIP}), HOST], around(HEADER))
+    draft = desiredstatus.draft(SERVICE, [V4.model_copy(update={"ip_mode": IPMode.VIP}), HOST], around(HEADER))
     assert [one.ip_mode for one in draft.status.ingress] == ["Proxy", None]
     assert reasons(draft.notices) == ["IPModeChosen", "IPModeMixed"]
 
 
 def test_addresses_for_which_the_same_holds_share_a_notice() -> None:
-    draft = publication.draft(DUAL, [V6, V4], around(HEADER))
+    draft = desiredstatus.draft(DUAL, [V6, V4], around(HEADER))
     assert draft.notices[0].message.startswith("ipMode Proxy for 2001:db8:f::10, 203.0.113.10: ")
 
 
 def test_the_annotation_overrides_and_what_it_breaks_is_said() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "VIP"))
-    draft = publication.draft(service, [V4], around(HEADER))
+    draft = desiredstatus.draft(service, [V4], around(HEADER))
     assert draft.status.ingress[0].ip_mode is IPMode.VIP
     assert reasons(draft.notices) == ["IPModeChosen", "IPModeConflict"]
 
 
 def test_a_refused_annotation_leaves_the_mode_that_was() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "Magic"))
-    draft = publication.draft(service, [V4], around(HEADER), kept={"203.0.113.10": IPMode.VIP})
+    draft = desiredstatus.draft(service, [V4], around(HEADER), kept={"203.0.113.10": IPMode.VIP})
     assert draft.status.ingress[0].ip_mode is IPMode.VIP
     assert draft.notices[0].message == (
         "ipMode VIP for 203.0.113.10: it stays until the annotation ccm-lb.dev/ip-mode is right"
@@ -118,21 +118,21 @@ def test_a_refused_annotation_leaves_the_mode_that_was() -> None:
 
 def test_a_refused_annotation_of_a_new_service_leaves_the_choice_to_the_table() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "Magic"))
-    draft = publication.draft(service, [V4], around(HEADER), kept={})
+    draft = desiredstatus.draft(service, [V4], around(HEADER), kept={})
     assert draft.status.ingress[0].ip_mode is IPMode.PROXY
 
 
 def test_an_allowed_node_address_is_proxy_whatever_the_annotation_says() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "VIP"))
     owners = Owners({"n2": ["192.0.2.12"]})
-    entries, _ = publication.fit(service, [NODE], around(None, Kind.NODE, owners=owners))
-    assert publication.draft(service, entries, around(owners=owners)).status.ingress[0].ip_mode is IPMode.PROXY
+    entries, _ = desiredstatus.fit(service, [NODE], around(None, Kind.NODE, owners=owners))
+    assert desiredstatus.draft(service, entries, around(owners=owners)).status.ingress[0].ip_mode is IPMode.PROXY
 
 
 def test_ports_in_error_and_ports_that_are_not_there_are_told() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.PROXY_PROTOCOL_PORTS, "80,22"))
     entry = V4.model_copy(update={"ports": (PortStatus(port=80, protocol="TCP", error="NoNodePort"),)})
-    draft = publication.draft(service, [entry], around())
+    draft = desiredstatus.draft(service, [entry], around())
     assert reasons(draft.notices) == ["IPModeChosen", "UnknownPort", "LoadBalancerPortsError"]
 
 
@@ -147,11 +147,11 @@ def test_ports_in_error_and_ports_that_are_not_there_are_told() -> None:
 )
 def test_a_host_name_is_the_annotations_or_made_with_the_suffix(annotated: str | None, suffix: str, name: str) -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.HOSTNAME, annotated))
-    assert publication.hostname(service, suffix) == name
+    assert desiredstatus.hostname(service, suffix) == name
 
 
 def test_the_host_name_stands_once_for_the_addresses_that_need_it() -> None:
     proxy = [one.model_copy(update={"ip_mode": IPMode.PROXY}) for one in (V4, V6)]
     vip = LoadBalancerIngress(ip="203.0.113.20", ip_mode=IPMode.VIP)
-    status = publication.with_hostname(LoadBalancerStatus(ingress=(*proxy, vip)), "web.example.com")
+    status = desiredstatus.with_hostname(LoadBalancerStatus(ingress=(*proxy, vip)), "web.example.com")
     assert status.ingress == (LoadBalancerIngress(hostname="web.example.com"), vip)
