@@ -29,7 +29,7 @@ from fakecloud.dataplane.delivery import Delivery
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
 from fakecloud.dataplane.proxy.addresses import InterfaceAddresses, PresentAddresses
-from fakecloud.dataplane.proxy.listeneroptions import Limits
+from fakecloud.dataplane.proxy.context import Limits
 from fakecloud.dataplane.proxy.plane import Plane
 from fakecloud.dataplane.routed.direct import DirectPlane
 from fakecloud.dataplane.routed.nftables import Firewall, FirewallError

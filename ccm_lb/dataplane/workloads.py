@@ -13,6 +13,8 @@ from ccm_lb.dataplane.versions import Version
 
 Object = Mapping[str, Any]
 
+KUBE_PROXY = "kube-proxy"
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -66,6 +68,15 @@ def programs(obj: Object) -> Iterator[Program]:
             {str(one["name"]): str(one.get("value") or "") for one in container.get("env") or ()},
             tuple(container.get("volumeMounts") or ()),
         )
+
+
+def kube_proxy(obj: Object) -> Program | None:
+    """The container that is kube-proxy, by its command, else by its image."""
+    found = list(programs(obj))
+    by_command = [one for one in found if one.name == KUBE_PROXY]
+    own = ("", KUBE_PROXY, f"{KUBE_PROXY}.exe")
+    by_image = [one for one in found if one.image_name.startswith(KUBE_PROXY) and one.name in own]
+    return next(iter([*by_command, *by_image]), None)
 
 
 def _of_shell(words: list[str]) -> list[str]:

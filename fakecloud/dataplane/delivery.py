@@ -14,6 +14,19 @@ from fakecloud.state.routes import Route
 Spot = tuple[Protocol, str, int]
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which listener it is."""
+
+    load_balancer: str
+    address: str
+    port: int
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        return self.address, self.port
+
+
 class ListenError(Exception):
     """A listener's port can't be had; `index` is the listener's place in the route."""
 

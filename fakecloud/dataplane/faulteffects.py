@@ -1,9 +1,11 @@
 """From faults to what they order for one listener or target."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 
-from fakecloud.dataplane.proxy.listeneroptions import NO_FAULT, Place, PortFault, PortState
+from fakecloud.dataplane.delivery import Place
 from fakecloud.faults.rules import Armed, Strike, Subject, fits
 from fakecloud.models.faults import (
     STANDING,
@@ -13,6 +15,25 @@ from fakecloud.models.faults import (
     TrafficEffect,
 )
 from fakecloud.state.routes import Destination
+
+
+class PortState(Enum):
+    """What a fault does to a listener's port."""
+
+    OPEN = "open"
+    REFUSING = "refusing"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True)
+class PortFault:
+    """What faults order for one listener; `strike` counts a connection and says what happens to it."""
+
+    state: PortState = PortState.OPEN
+    strike: Callable[[], Sequence[TrafficEffect]] | None = None
+
+
+NO_FAULT = PortFault()
 
 
 def port_fault(faults: Sequence[Armed], strike: Strike, place: Place, now: float) -> PortFault:

@@ -5,18 +5,22 @@ from typing import Protocol as Interface
 
 from fakecloud.dataplane.balancer import Endpoint
 from fakecloud.dataplane.counters import Counters
-from fakecloud.dataplane.proxy.datagrams import DatagramListener
-from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.health.monitor import Monitor
 from fakecloud.health.required import verdict_on
 from fakecloud.models.listeners import Protocol
 from fakecloud.models.views import ListenerStatus, TargetStatus
 from fakecloud.state.routes import Route
 
-AnyListener = PortListener | DatagramListener
+
+class Counted(Interface):
+    """A listener that runs."""
+
+    def counters(self) -> Counters: ...
 
 
 class Counting(Interface):
+    """Whoever carries traffic, or reads what the kernel has counted of it."""
+
     def counters_by_target(self) -> Mapping[Endpoint, Counters]: ...
 
 
@@ -53,7 +57,7 @@ def target_statuses(
     return tuple(found)
 
 
-def listener_status(spot: tuple[Protocol, str, int], listener: AnyListener | None, error: str | None) -> ListenerStatus:
+def listener_status(spot: tuple[Protocol, str, int], listener: Counted | None, error: str | None) -> ListenerStatus:
     protocol, address, port = spot
     counters = listener.counters() if listener is not None else Counters()
     return ListenerStatus(

@@ -11,7 +11,7 @@ from fakecloud.app import Serving
 from fakecloud.config import Settings
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.proxy.addresses import PresentAddresses
-from fakecloud.dataplane.proxy.listeneroptions import Limits
+from fakecloud.dataplane.proxy.context import Limits
 from fakecloud.dataplane.proxy.plane import Plane
 from fakecloud.dataplane.proxy.sockets import reset
 from fakecloud.models.listeners import HealthCheck, Listener

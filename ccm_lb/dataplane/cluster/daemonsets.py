@@ -10,10 +10,8 @@ from ccm_lb.dataplane.cluster.observed import KUBE_SYSTEM, Object, Observed, Wit
 from ccm_lb.dataplane.files import convert, documents
 from ccm_lb.dataplane.model import Confidence, Evidence, Kind, Mode, ServiceProxy
 from ccm_lb.dataplane.versions import Version
-from ccm_lb.dataplane.workloads import Program
+from ccm_lb.dataplane.workloads import KUBE_PROXY, Program
 from ccm_lb.errors import ConfigError
-
-NAME = "kube-proxy"
 
 _SETTINGS = ("scheduler", "tcpTimeout", "tcpFinTimeout", "udpTimeout", "strictARP")
 
@@ -32,20 +30,12 @@ def runs_kube_proxy(obj: Object) -> bool:
     """Whether a workload or pod is kube-proxy for Linux; kube-control-plane-metrics-proxy and audit-proxy are not."""
     if workloads.for_windows(obj):
         return False
-    return workloads.name(obj) == NAME or program(obj) is not None
-
-
-def program(obj: Object) -> Program | None:
-    """The container that is kube-proxy, by its command, else by its image."""
-    found = list(workloads.programs(obj))
-    by_command = [one for one in found if one.name == NAME]
-    by_image = [one for one in found if one.image_name.startswith(NAME) and one.name in ("", NAME, f"{NAME}.exe")]
-    return next(iter([*by_command, *by_image]), None)
+    return workloads.name(obj) == KUBE_PROXY or workloads.kube_proxy(obj) is not None
 
 
 def mounted(daemonset: Object) -> list[tuple[str, str]]:
     """The ConfigMap that its `--config` comes from."""
-    found = program(daemonset) if runs_kube_proxy(daemonset) else None
+    found = workloads.kube_proxy(daemonset) if runs_kube_proxy(daemonset) else None
     path = convert.flags(found.command).get("config") if found is not None else None
     source = workloads.mounted_file(daemonset, found, path) if found is not None and path else None
     return [(workloads.namespace(daemonset), source[0])] if source is not None else []
@@ -55,7 +45,7 @@ def from_daemonsets(seen: Observed) -> ServiceProxy | None:
     """None where no DaemonSet runs kube-proxy on any node."""
     running = [one for one in seen.known_daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) != 0]
     # kube-system's own first; one in another namespace counts as well, since it programs the same nodes.
-    running.sort(key=lambda one: (workloads.namespace(one) != KUBE_SYSTEM, workloads.name(one) != NAME))
+    running.sort(key=lambda one: (workloads.namespace(one) != KUBE_SYSTEM, workloads.name(one) != KUBE_PROXY))
     if not running:
         return None
     daemonset = running[0]
@@ -69,7 +59,9 @@ def from_daemonsets(seen: Observed) -> ServiceProxy | None:
 def elsewhere(seen: Observed) -> tuple[Evidence, ...]:
     """DaemonSets of kube-proxy that run on no node of Linux: named, because a reader of the list would count them."""
     idle = [one for one in seen.known_daemonsets if runs_kube_proxy(one) and workloads.scheduled(one) == 0]
-    windows = [one for one in seen.known_daemonsets if workloads.for_windows(one) and program(one) is not None]
+    windows = [
+        one for one in seen.known_daemonsets if workloads.for_windows(one) and workloads.kube_proxy(one) is not None
+    ]
     return (
         *(Evidence(workloads.title("DaemonSet", one), "is for no node, so nothing of it runs") for one in idle),
         *(Evidence(workloads.title("DaemonSet", one), "for Windows, which is not looked at here") for one in windows),
@@ -78,13 +70,13 @@ def elsewhere(seen: Observed) -> tuple[Evidence, ...]:
 
 def described(seen: Observed, kind: str, obj: Object) -> ServiceProxy:
     """kube-proxy as this DaemonSet or pod runs it."""
-    found = program(obj)
+    found = workloads.kube_proxy(obj)
     where = workloads.title(kind, obj)
     if found is None:
         named = Evidence(where, "has kube-proxy's name, and no container that looks like it")
         return ServiceProxy(Kind.KUBE_PROXY, Confidence.LIKELY, Mode.UNKNOWN, evidence=(named,))
     configured = _configured(seen, obj, found, where)
-    runs = Evidence(where, f"runs {found.image or NAME}")
+    runs = Evidence(where, f"runs {found.image or KUBE_PROXY}")
     confidence = Confidence.CERTAIN if configured.certain else Confidence.LIKELY
     return ServiceProxy(
         Kind.KUBE_PROXY,

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ccm_lb.dataplane.cluster import baremetal, daemonsets
-from ccm_lb.dataplane.files import aks, convert, documents, kubeproxy, schema
+from ccm_lb.dataplane import workloads
+from ccm_lb.dataplane.files import aks, baremetal, convert, documents, kubeproxy, schema
 from ccm_lb.dataplane.files.aks import AksKubeProxyConfig
 from ccm_lb.dataplane.files.documents import Document
 from ccm_lb.dataplane.files.findings import Finding, Severity
@@ -89,7 +89,7 @@ def _config_map(document: Document) -> Checked | None:
 
 
 def _daemonset(document: Document) -> Checked | None:
-    found = daemonsets.program(document.content)
+    found = workloads.kube_proxy(document.content)
     if found is None:
         return None
     given = convert.flags(found.command)

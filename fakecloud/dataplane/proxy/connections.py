@@ -2,12 +2,14 @@
 
 import socket
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from fakecloud.dataplane.balancer import Endpoint
+from fakecloud.dataplane.balancer import Balancer, Endpoint
 from fakecloud.dataplane.counters import Counters
+from fakecloud.dataplane.delivery import Place
 from fakecloud.dataplane.flowlog import Ended
-from fakecloud.dataplane.proxy.listeneroptions import Place
+from fakecloud.dataplane.proxy.context import ProxyContext
+from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.dataplane.proxy.proxyprotocol import header
 from fakecloud.dataplane.proxy.relay import Half
 from fakecloud.dataplane.proxy.shaping import Limited, Nowhere, Sink, Slow
@@ -15,8 +17,17 @@ from fakecloud.dataplane.proxy.targetsearch import TargetSearch
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
-if TYPE_CHECKING:
-    from fakecloud.dataplane.proxy.listeners import PortListener
+
+class Listener(Protocol):
+    """What a connection needs of the listener that it came through."""
+
+    place: Place
+    context: ProxyContext
+    options: ListenerOptions
+    balancer: Balancer
+
+    def ended(self, connection: "Connection", ending: Ending) -> None:
+        """It is over, and the listener forgets it."""
 
 
 class Connection:
@@ -36,7 +47,7 @@ class Connection:
         "target",
     )
 
-    def __init__(self, listener: "PortListener", client: socket.socket, endpoint: Endpoint) -> None:
+    def __init__(self, listener: Listener, client: socket.socket, endpoint: Endpoint) -> None:
         self._listener = listener
         self._effects: Sequence[TrafficEffect] = ()
         self._started = listener.context.clock()

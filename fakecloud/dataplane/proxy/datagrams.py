@@ -11,15 +11,11 @@ from typing import cast
 
 from fakecloud.dataplane.balancer import Balancer, Endpoint
 from fakecloud.dataplane.counters import Counters
+from fakecloud.dataplane.delivery import Place
+from fakecloud.dataplane.faulteffects import NO_FAULT, PortFault, PortState
 from fakecloud.dataplane.flowlog import Ended
-from fakecloud.dataplane.proxy.listeneroptions import (
-    NO_FAULT,
-    ListenerOptions,
-    Place,
-    PortFault,
-    PortState,
-    ProxyContext,
-)
+from fakecloud.dataplane.proxy.context import ProxyContext
+from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 

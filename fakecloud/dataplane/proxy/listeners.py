@@ -7,15 +7,11 @@ from collections.abc import Mapping
 
 from fakecloud.dataplane.balancer import Balancer, Endpoint
 from fakecloud.dataplane.counters import Counters
+from fakecloud.dataplane.delivery import Place
+from fakecloud.dataplane.faulteffects import NO_FAULT, PortFault, PortState
 from fakecloud.dataplane.proxy.connections import Connection
-from fakecloud.dataplane.proxy.listeneroptions import (
-    NO_FAULT,
-    ListenerOptions,
-    Place,
-    PortFault,
-    PortState,
-    ProxyContext,
-)
+from fakecloud.dataplane.proxy.context import ProxyContext
+from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.dataplane.proxy.portfaults import Plug, refuse, reopen
 from fakecloud.models.flows import Ending
 

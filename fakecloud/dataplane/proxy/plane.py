@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from fakecloud.dataplane.algorithms import Candidate
 from fakecloud.dataplane.balancer import Choices, Endpoint
-from fakecloud.dataplane.delivery import ListenError, Spot, Staged
+from fakecloud.dataplane.delivery import ListenError, Place, Spot, Staged
 from fakecloud.dataplane.faulteffects import next_expiry, port_fault, targets_down
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.proxy.addresses import AddressError, Addresses
 from fakecloud.dataplane.proxy.connecttimeouts import ConnectTimeouts
+from fakecloud.dataplane.proxy.context import Limits, ProxyContext
 from fakecloud.dataplane.proxy.datagrams import DatagramListener
-from fakecloud.dataplane.proxy.listeneroptions import Limits, ListenerOptions, Place, ProxyContext
+from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.dataplane.proxy.poller import Poller
 from fakecloud.dataplane.proxy.sockets import BindError, bind_datagrams, listen

@@ -13,7 +13,7 @@ import socket
 import struct
 from typing import Protocol
 
-from fakecloud.dataplane.proxy.listeneroptions import ProxyContext
+from fakecloud.dataplane.proxy.context import ProxyContext
 from fakecloud.dataplane.proxy.shaping import Sink
 from fakecloud.models.flows import Ending
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from fakecloud.dataplane.balancer import Endpoint
-from fakecloud.dataplane.proxy.listeneroptions import ProxyContext
+from fakecloud.dataplane.proxy.context import ProxyContext
 from fakecloud.dataplane.proxy.sockets import connect
 
 _FAILED = select.EPOLLERR | select.EPOLLHUP

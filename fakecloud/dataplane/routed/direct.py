@@ -11,10 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from fakecloud.dataplane.algorithms import Candidate, by_source, eligible, turns
-from fakecloud.dataplane.delivery import Spot, Staged
-from fakecloud.dataplane.faulteffects import next_expiry, port_fault, targets_down
+from fakecloud.dataplane.delivery import Place, Spot, Staged
+from fakecloud.dataplane.faulteffects import PortState, next_expiry, port_fault, targets_down
 from fakecloud.dataplane.netlink import Netlink, NetlinkError
-from fakecloud.dataplane.proxy.listeneroptions import Place, PortState
 from fakecloud.dataplane.routed.chains import Steering
 from fakecloud.dataplane.routed.nexthops import NextHops
 from fakecloud.dataplane.routed.nftables import Counted, Firewall, FirewallError
