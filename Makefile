@@ -69,6 +69,7 @@ bench-dataplane: .venv/.ready ## fakecloud's data plane beside HAProxy, in one r
 # is the promise; its budget leaves room for a machine that does other work.
 SUITE = tests/suite.sh
 # Each suite writes down which of the public reports its tests played; `make test` wants every one.
+export SUITE_LOGS
 export SCENARIOS_FOLDER := $(CURDIR)/build/scenarios
 LINT_BUDGET := 120
 UNIT_BUDGET := 90
@@ -81,9 +82,23 @@ DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
 
+# Suites that share nothing run side by side, in lanes: two cores are busy then, and a test's deadlines still hold. What shares the
+# default addresses and ports of fakecloud (the pages and the demo) is in one lane, one after the other.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs=2 SUITE_LOGS=$(CURDIR)/build/suites
+
 .PHONY: test
-test: forget-scenarios lint test-unit test-component packages test-fakecloud controlplane test-integration test-packets test-ipvs test-docs test-demo ## everything, with all its set-up
-	@python -m tests.scenarios
+test: forget-scenarios packages controlplane ## everything, with all its set-up
+	@began=$$(date +%s); \
+	$(MAKE) --no-print-directory lint test-unit \
+	  && $(SIDE_BY_SIDE) lane-processes lane-network \
+	  && python -m tests.scenarios \
+	  && echo "== all suites: $$(($$(date +%s) - began)) s"
+
+.PHONY: lane-processes lane-network
+lane-processes: test-component
+	@$(MAKE) --no-print-directory test-integration
+lane-network:
+	@for suite in fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
 .PHONY: forget-scenarios
 forget-scenarios:
@@ -103,15 +118,15 @@ test-unit: .venv/.ready ## the decisions: neither Go nor root nor a server; ever
 
 .PHONY: test-component
 test-component: .venv/.ready ## parts together on virtual time, the provider kit on every backend
-	@$(SUITE) component $(COMPONENT_BUDGET) pytest -q tests/component tests/contract
+	@$(SUITE) component $(COMPONENT_BUDGET) pytest -q -n 2 --dist worksteal tests/component tests/contract
 
 .PHONY: test-fakecloud
 test-fakecloud: .venv/.ready ## fakecloud over real HTTP and real sockets
-	@$(SUITE) fakecloud $(FAKECLOUD_BUDGET) pytest -q tests/fakecloud
+	@$(SUITE) fakecloud $(FAKECLOUD_BUDGET) pytest -q -n 2 --dist worksteal tests/fakecloud
 
 .PHONY: test-integration
 test-integration: controlplane ## the controller as a process, a genuine API server; KUBE_VERSION=1.34.4 for an older one
-	@$(SUITE) integration $(INTEGRATION_BUDGET) pytest -q tests/integration --durations=10
+	@$(SUITE) integration $(INTEGRATION_BUDGET) pytest -q -n 2 --dist worksteal tests/integration --durations=10
 
 .PHONY: test-packets
 test-packets: controlplane packages ## real packets through the genuine kube-proxy in network namespaces; needs root

@@ -21,4 +21,5 @@ def pytest_configure(config: pytest.Config) -> None:
     On Python 3.11 pytest-asyncio makes a loop where a synchronous test comes first, nobody closes it, and warnings are errors here.
     """
     asyncio.set_event_loop(None)
-    config.pluginmanager.register(record.from_environment(), "scenarios")
+    # What a worker of xdist plays is told to the process that started it, which takes the note.
+    config.pluginmanager.register(record.from_environment(writes=not hasattr(config, "workerinput")), "scenarios")

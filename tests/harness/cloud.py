@@ -20,15 +20,15 @@ class Fakecloud:
     """
     One fakecloud with its state in a file, so that it may be killed and started again; `async with` starts and kills it.
 
-    `pool` is the network of its load balancers: each test run takes one of its own, since all share this machine's loopback.
+    `pool` is the network of its load balancers (`networks.reserved`), since all tests share this machine's loopback.
     """
 
-    def __init__(self, directory: Path, *flags: str, pool: str | None = None) -> None:
+    def __init__(self, directory: Path, *flags: str, pool: str) -> None:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = secrets.token_hex(16)
         self.directory = directory
-        self.pool = pool or f"127.84.{secrets.randbelow(250)}.0/24"
+        self.pool = pool
         self._ready = directory / "fakecloud-ready.json"
         command = [
             *(sys.executable, "-m", "fakecloud", "serve", f"--port={self.port}", f"--token={self.token}"),

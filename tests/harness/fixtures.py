@@ -17,6 +17,7 @@ from tests.controlplane import build, recipes
 from tests.controlplane.kube import Kube, KubeError
 from tests.controlplane.server import ControlPlane
 from tests.faultproxy.proxy import FaultProxy
+from tests.harness import networks
 from tests.harness.backends import NodePorts
 from tests.harness.cloud import Fakecloud
 from tests.harness.stack import Stack, apply_access
@@ -78,8 +79,9 @@ async def stack(
     control_plane: ControlPlane, kube: Kube, namespace: str, kubeconfig: Path, tmp_path: Path
 ) -> AsyncIterator[Stack]:
     """A cluster with a cloud, both empty; no controller runs yet."""
-    async with Fakecloud(tmp_path) as cloud, NodePorts() as node_ports:
-        yield Stack(control_plane, kube, namespace, cloud, node_ports, tmp_path, kubeconfig)
+    with networks.reserved("127.84") as pool, networks.reserved("127.85") as nodes:
+        async with Fakecloud(tmp_path, pool=f"{pool}.0/24") as cloud, NodePorts() as node_ports:
+            yield Stack(control_plane, kube, namespace, cloud, node_ports, tmp_path, kubeconfig, nodes)
 
 
 @pytest.fixture

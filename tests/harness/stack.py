@@ -34,7 +34,7 @@ class Stack:
     node_ports: NodePorts
     directory: Path
     kubeconfig: Path
-    network: str = dataclasses.field(default_factory=lambda: f"127.85.{secrets.randbelow(250)}")
+    network: str  # the first three numbers of the nodes' addresses
 
     def controller(
         self, *flags: str, kubeconfig: Path | None = None, cloud_url: str | None = None, name: str = "ccm-lb"

@@ -40,8 +40,8 @@ class Recorder:
             file.writelines(Run(str(name), report.nodeid, outcome, _reason(report)).line() for name in names)
 
 
-def from_environment() -> Recorder:
-    folder = os.environ.get(FOLDER)
+def from_environment(*, writes: bool = True) -> Recorder:
+    folder = os.environ.get(FOLDER) if writes else None
     return Recorder(Reports.read(), Path(folder) if folder else None)
 
 
