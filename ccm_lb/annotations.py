@@ -11,6 +11,20 @@ from ccm_lb import ipmode
 from ccm_lb.errors import TerminalError
 from ccm_lb.objects import IPMode, Service, ServicePort
 
+__all__ = [
+    "HEALTH_CHECK_PROTOCOL",
+    "HOSTNAME",
+    "IP_MODE",
+    "PROXY_PROTOCOL",
+    "PROXY_PROTOCOL_PORTS",
+    "HealthCheckProtocol",
+    "Options",
+    "ProxyProtocol",
+    "ip_mode",
+    "parse",
+    "unknown_ports",
+]
+
 IP_MODE = "ccm-lb.dev/ip-mode"
 PROXY_PROTOCOL = "ccm-lb.dev/proxy-protocol"
 PROXY_PROTOCOL_PORTS = "ccm-lb.dev/proxy-protocol-ports"
@@ -32,6 +46,8 @@ class ProxyProtocol(enum.StrEnum):
 
 
 class HealthCheckProtocol(enum.StrEnum):
+    """How the cloud asks a node whether it may have traffic."""
+
     TCP = "tcp"
     HTTP = "http"
 

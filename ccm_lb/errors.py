@@ -11,6 +11,24 @@ from collections.abc import Sequence
 
 from ccm_lb.objects import PortStatus
 
+__all__ = [
+    "ApiError",
+    "ApiUnreachableError",
+    "CCMError",
+    "CloudUnreachableError",
+    "ConfigError",
+    "ConflictError",
+    "ForbiddenError",
+    "ImplementedElsewhereError",
+    "InvalidError",
+    "NotFoundError",
+    "NotLeaderError",
+    "PortsError",
+    "RetryAfterError",
+    "TerminalError",
+    "UnauthorizedError",
+]
+
 
 class CCMError(Exception):
     """The root of all errors that this package raises on purpose."""

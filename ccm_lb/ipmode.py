@@ -14,6 +14,22 @@ from typing import NamedTuple
 
 from ccm_lb.objects import IPMode
 
+__all__ = [
+    "RULES",
+    "WARNINGS",
+    "Caution",
+    "Decision",
+    "Delivery",
+    "Inputs",
+    "PortTraffic",
+    "Rule",
+    "Scope",
+    "ServiceProxyHint",
+    "Traffic",
+    "decide",
+    "known",
+]
+
 
 class Delivery(enum.StrEnum):
     """What the destination of a packet is when it reaches a node."""

@@ -14,6 +14,29 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+__all__ = [
+    "CLEANUP_FINALIZER",
+    "EXCLUDE_LABEL",
+    "TO_BE_DELETED_TAINT",
+    "IPMode",
+    "Key",
+    "LoadBalancerIngress",
+    "LoadBalancerStatus",
+    "Node",
+    "NodeAddress",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "PortStatus",
+    "Service",
+    "ServicePort",
+    "ServiceSpec",
+    "ServiceStatus",
+    "Taint",
+    "parse_node",
+    "parse_service",
+]
+
 CLEANUP_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
@@ -46,6 +69,8 @@ class _Model(BaseModel):
 
 
 class ObjectMeta(_Model):
+    """`metadata`, as far as it is needed; times are RFC 3339."""
+
     name: str
     uid: str
     namespace: str = ""
@@ -58,6 +83,8 @@ class ObjectMeta(_Model):
 
 
 class ServicePort(_Model):
+    """One of `spec.ports`; `node_port` is 0 where none was allocated."""
+
     port: int
     protocol: str = "TCP"
     name: str = ""
@@ -67,6 +94,8 @@ class ServicePort(_Model):
 
 
 class ServiceSpec(_Model):
+    """What the Service's user asks for, with the API server's defaults."""
+
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] = ()
     selector: Mapping[str, str] = Field(default_factory=dict)
@@ -109,10 +138,14 @@ class LoadBalancerStatus(_Model):
 
 
 class ServiceStatus(_Model):
+    """What is published of a Service."""
+
     load_balancer: LoadBalancerStatus = LoadBalancerStatus()
 
 
 class Service(_Model):
+    """A Service as last seen; `raw` is the whole object without managedFields, not to be changed."""
+
     metadata: ObjectMeta
     spec: ServiceSpec = ServiceSpec()
     status: ServiceStatus = ServiceStatus()
@@ -137,27 +170,37 @@ class Service(_Model):
 
 
 class Taint(_Model):
+    """One of `spec.taints` of a Node."""
+
     key: str
     value: str = ""
     effect: str = ""
 
 
 class NodeSpec(_Model):
+    """What a Node is to be; `provider_id` names its machine in the cloud (`fakecloud://server-1`)."""
+
     provider_id: str = Field(default="", alias="providerID")
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
 
 
 class NodeAddress(_Model):
+    """One of `status.addresses` of a Node; its type may be one that only a later Kubernetes has."""
+
     type: Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"] | str
     address: str
 
 
 class NodeStatus(_Model):
+    """What a Node says of itself."""
+
     addresses: tuple[NodeAddress, ...] = ()
 
 
 class Node(_Model):
+    """A Node as last seen; `raw` is the whole object without managedFields, not to be changed."""
+
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

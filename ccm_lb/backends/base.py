@@ -38,6 +38,17 @@ from pydantic.alias_generators import to_camel
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 
+__all__ = [
+    "BackendConfig",
+    "BackendContext",
+    "Clock",
+    "EventRecorder",
+    "LoadBalancerBackend",
+    "Response",
+    "Transport",
+    "default_load_balancer_name",
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class Response:

@@ -12,6 +12,8 @@ from ccm_lb.backends.base import LoadBalancerBackend
 from ccm_lb.errors import CloudUnreachableError, RetryAfterError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 
+__all__ = ["PATIENCE", "Bench", "Inspector", "Seen", "failure", "lost", "settled"]
+
 PATIENCE = 120
 """How often a call that answers RetryAfterError is repeated before the test fails."""
 
@@ -33,6 +35,8 @@ class Seen:
 
 
 class Inspector(Protocol):
+    """A look into the cloud that goes past the backend under test."""
+
     async def load_balancers(self, cluster_id: str) -> list[Seen]:
         """All load balancers that belong to the cluster, half-made ones included."""
         ...

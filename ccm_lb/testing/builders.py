@@ -15,6 +15,35 @@ from typing import Any
 
 from ccm_lb.objects import CLEANUP_FINALIZER, Node, Service, parse_node, parse_service
 
+__all__ = [
+    "SERVICE_UID",
+    "Json",
+    "Tweak",
+    "addresses",
+    "annotated",
+    "changed",
+    "deleting",
+    "families",
+    "finalizers",
+    "internal_ip",
+    "labelled",
+    "merged",
+    "named",
+    "node",
+    "node_json",
+    "nodes",
+    "of_class",
+    "of_type",
+    "port",
+    "port_json",
+    "published",
+    "service",
+    "service_json",
+    "tainted",
+    "uid",
+    "version",
+]
+
 Json = dict[str, Any]
 Tweak = Mapping[str, Any]
 
@@ -99,10 +128,12 @@ def merged(obj: Mapping[str, Any], *tweaks: Tweak) -> Json:
 
 
 def named(name: str) -> Tweak:
+    """The name."""
     return {"metadata": {"name": name}}
 
 
 def uid(value: str) -> Tweak:
+    """The UID: another one is another object."""
     return {"metadata": {"uid": value}}
 
 
@@ -112,6 +143,7 @@ def version(number: int) -> Tweak:
 
 
 def deleting() -> Tweak:
+    """A deletion that waits for the finalizers."""
     return {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
@@ -121,10 +153,12 @@ def finalizers(*names: str) -> Tweak:
 
 
 def annotated(name: str, value: str | None) -> Tweak:
+    """One annotation; None takes it off."""
     return {"metadata": {"annotations": {name: value}}}
 
 
 def labelled(name: str, value: str | None) -> Tweak:
+    """One label; None takes it off."""
     return {"metadata": {"labels": {name: value}}}
 
 
@@ -132,10 +166,12 @@ def labelled(name: str, value: str | None) -> Tweak:
 
 
 def of_type(name: str) -> Tweak:
+    """spec.type."""
     return {"spec": {"type": name}}
 
 
 def of_class(name: str | None) -> Tweak:
+    """spec.loadBalancerClass."""
     return {"spec": {"loadBalancerClass": name}}
 
 
@@ -145,6 +181,7 @@ def port(number: int, node_port: int = 30080, protocol: str = "TCP", name: str =
 
 
 def port_json(number: int, node_port: int = 30080, protocol: str = "TCP", name: str = "http") -> Json:
+    """One entry of spec.ports."""
     return {"name": name, "port": number, "protocol": protocol, "targetPort": 8080, "nodePort": node_port}
 
 
@@ -164,6 +201,7 @@ def published(*ingress: Tweak) -> Tweak:
 
 
 def tainted(key: str) -> Tweak:
+    """A node's only taint, NoSchedule."""
     return {"spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
 
 

@@ -13,6 +13,16 @@ from ccm_lb.objects import Key, Service
 from ccm_lb.testing.builders import Json, Tweak, merged
 from ccm_lb.testing.script import Script
 
+__all__ = [
+    "DELETE_FROM_FINALIZERS",
+    "FakeClock",
+    "FakeServices",
+    "OpenFence",
+    "RecordedEvent",
+    "RecordedEvents",
+    "Watcher",
+]
+
 DELETE_FROM_FINALIZERS = "$deleteFromPrimitiveList/finalizers"
 
 Watcher = Callable[[str, str, Json], None]

@@ -15,6 +15,8 @@ from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
 from ccm_lb.testing.script import Script
 
+__all__ = ["Call", "MemoryBackend", "MemoryCloud", "MemoryConfig", "MemoryLoadBalancer", "Mutation", "Owner"]
+
 Owner = tuple[str, str]
 """Cluster id and UID of the Service."""
 

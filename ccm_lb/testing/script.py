@@ -8,6 +8,8 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
 
+__all__ = ["Late", "Lost", "Outcome", "Script"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Lost:

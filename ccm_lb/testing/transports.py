@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from ccm_lb.backends.base import Response, Transport
 from ccm_lb.errors import CloudUnreachableError
 
+__all__ = ["LossyTransport", "NoTransport"]
+
 
 class NoTransport:
     """For backends that send no HTTP: permits are granted, a request is a mistake of the test."""

@@ -1,5 +1,7 @@
 """The tables of the reference pages, made from the code. `python -m tests.docs` writes them into the pages."""
 
+import importlib
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -50,6 +52,50 @@ def ip_modes() -> str:
     )
 
 
+PUBLIC = (
+    *("ccm_lb.backends.base", "ccm_lb.objects", "ccm_lb.errors", "ccm_lb.annotations", "ccm_lb.ipmode"),
+    *(
+        f"ccm_lb.testing.{name}"
+        for name in ("bench", "builders", "conformance", "fakes", "memory", "script", "transports")
+    ),
+)
+"""What provider authors may import; everything else may change in any release."""
+
+
+def provider_api() -> str:
+    """Every name of each public module's `__all__`, in its order."""
+    parts = []
+    for name in PUBLIC:
+        module = importlib.import_module(name)
+        rows = [[f"`{one}`", kind(getattr(module, one)), promise(getattr(module, one))] for one in module.__all__]
+        parts += [
+            f"## `{name}`",
+            _first_sentence(inspect.getdoc(module) or ""),
+            _table(["name", "", "what it is"], rows),
+        ]
+    return "\n\n".join(parts)
+
+
+def kind(thing: object) -> str:
+    """What a name of the public API stands for."""
+    if inspect.isclass(thing):
+        return "error" if issubclass(thing, BaseException) else "class"
+    return "function" if inspect.isfunction(thing) else "value"
+
+
+def promise(thing: object) -> str:
+    """The first sentence of its docstring; empty where it has none of its own."""
+    if inspect.isclass(thing) or inspect.isfunction(thing):
+        said = thing.__doc__ or ""
+        return "" if said.startswith(f"{thing.__name__}(") else _first_sentence(inspect.cleandoc(said))
+    return f"`{thing}`" if isinstance(thing, str | int) else ""
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return paragraph.replace("|", "\\|")
+
+
 def scenarios() -> str:
     reports = Reports.read()
     played = [[name, title, "yes"] for name, title in reports.played.items()]
@@ -81,6 +127,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "docs/ipmode-picture.md": picture.table,
     "docs/reference/fakecloud-api.md": fakecloud_operations,
     "docs/reference/metrics.md": metrics,
+    "docs/reference/provider-api.md": provider_api,
     "docs/reference/scenarios.md": scenarios,
 }
 

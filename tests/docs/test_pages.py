@@ -1,5 +1,6 @@
 """The form of the pages: every block is known, every link leads somewhere, every table from the code is the code's."""
 
+import importlib
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -89,6 +90,17 @@ def test_targets_of_make_exist(name: str) -> None:
 @pytest.mark.parametrize("name", reference.TABLES)
 def test_tables_made_from_the_code_are_up_to_date(name: str) -> None:
     assert (pages.ROOT / name).read_text() == reference.renewed(name), "run: python -m tests.docs"
+
+
+def test_everything_that_provider_authors_may_import_says_what_it_is() -> None:
+    silent = [
+        f"{module}.{name}"
+        for module in reference.PUBLIC
+        for name in importlib.import_module(module).__all__
+        if reference.kind(thing := getattr(importlib.import_module(module), name)) != "value"
+        and not reference.promise(thing)
+    ]
+    assert silent == []
 
 
 def test_the_table_of_metrics_knows_the_labels_of_every_metric() -> None:
