@@ -41,8 +41,8 @@ class Page:
 
 
 def names() -> list[str]:
-    """README.md, CHANGELOG.md and everything under docs/."""
-    found = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """The pages at the top and everything under docs/."""
+    found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [str(path.relative_to(ROOT)) for path in found]
 
 

@@ -13,6 +13,8 @@ from tests.docs import pages, reference
 SHOWN: dict[tuple[str, str], str] = {
     ("README.md", "make demo"): "make test-demo runs it",
     ("README.md", "make test"): "it is what runs this",
+    ("CONTRIBUTING.md", "make setup"): "what runs this has done it",
+    ("CONTRIBUTING.md", "make lint test-unit"): "it is part of what runs this",
     ("docs/tutorial.md", "make demo"): "the test plays the demo's scene on its own API server",
     ("docs/tutorial.md", "┏"): "what a terminal shows",
     ("docs/tutorial.md", "export FAKECLOUD_URL="): "the values are the demo's; the test sets them",
