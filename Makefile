@@ -130,7 +130,7 @@ test-integration: controlplane ## the controller as a process, a genuine API ser
 
 .PHONY: test-packets
 test-packets: controlplane packages ## real packets through the genuine kube-proxy in network namespaces; needs root
-	@$(SUITE) packets $(PACKETS_BUDGET) pytest -q tests/packets
+	@$(SUITE) packets $(PACKETS_BUDGET) pytest -q -n 2 --dist loadgroup tests/packets
 
 .PHONY: test-ipvs
 test-ipvs: controlplane packages ## kube-proxy in mode ipvs, in an emulated virtual machine; needs root

@@ -42,7 +42,12 @@ class Page:
 
 def names() -> list[str]:
     """The pages at the top and everything under docs/."""
-    found = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+    ]
     return [str(path.relative_to(ROOT)) for path in found]
 
 

@@ -36,6 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if here in item.path.parents:
             # The first test of a mode also starts its lab, of twenty processes and hosts.
             item.add_marker(pytest.mark.timeout(300))
+            # A lab belongs to one worker: all tests of a mode go there.
+            callspec = getattr(item, "callspec", None)
+            if callspec is not None and "lab" in callspec.params:
+                item.add_marker(pytest.mark.xdist_group(callspec.params["lab"]))
 
 
 @pytest.fixture(scope="session")
