@@ -38,8 +38,8 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
-# What packets need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
-PACKAGES := conntrack haproxy ipset iproute2 iptables nftables nginx-light qemu-system-x86
+# What packets, the virtual machine and the image need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
+PACKAGES := buildah conntrack crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light qemu-system-x86
 
 .PHONY: packages
 packages:
@@ -78,6 +78,7 @@ FAKECLOUD_BUDGET := 600
 INTEGRATION_BUDGET := 2000
 PACKETS_BUDGET := 1200
 IPVS_BUDGET := 600
+IMAGE_BUDGET := 600
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
@@ -98,7 +99,7 @@ test: forget-scenarios packages controlplane ## everything, with all its set-up
 lane-processes: test-component
 	@$(MAKE) --no-print-directory test-integration
 lane-network:
-	@for suite in fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
+	@for suite in image fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
 .PHONY: forget-scenarios
 forget-scenarios:
@@ -135,6 +136,10 @@ test-packets: controlplane packages ## real packets through the genuine kube-pro
 .PHONY: test-ipvs
 test-ipvs: controlplane packages ## kube-proxy in mode ipvs, in an emulated virtual machine; needs root
 	@$(SUITE) ipvs $(IPVS_BUDGET) pytest -q tests/ipvs
+
+.PHONY: test-image
+test-image: controlplane packages ## the image, built from the Dockerfile and run as a pod runs it; needs root
+	@$(SUITE) image $(IMAGE_BUDGET) pytest -q -s tests/image
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed

@@ -13,7 +13,7 @@ if [[ -n ${SUITE_LOGS:-} ]]; then
   "$@" >"$log" 2>&1
   code=$?
   if ((code == 0)); then
-    grep -aE '^(SKIPPED|XFAIL|=+ .* in [0-9]|[0-9]+ (passed|failed)|== )' "$log" | sed "s/^/$name | /"
+    grep -aE '^(SKIPPED|XFAIL|[a-z]+: |=+ .* in [0-9]|[0-9]+ (passed|failed)|== )' "$log" | sed "s/^/$name | /"
   else
     sed "s/^/$name | /" "$log"
   fi
