@@ -79,6 +79,7 @@ INTEGRATION_BUDGET := 2000
 PACKETS_BUDGET := 1200
 IPVS_BUDGET := 600
 IMAGE_BUDGET := 600
+MANIFESTS_BUDGET := 200
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
@@ -99,7 +100,7 @@ test: forget-scenarios packages controlplane ## everything, with all its set-up
 lane-processes: test-component
 	@$(MAKE) --no-print-directory test-integration
 lane-network:
-	@for suite in image fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
+	@for suite in image manifests fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
 .PHONY: forget-scenarios
 forget-scenarios:
@@ -140,6 +141,10 @@ test-ipvs: controlplane packages ## kube-proxy in mode ipvs, in an emulated virt
 .PHONY: test-image
 test-image: controlplane packages ## the image, built from the Dockerfile and run as a pod runs it; needs root
 	@$(SUITE) image $(IMAGE_BUDGET) pytest -q -s tests/image
+
+.PHONY: test-manifests
+test-manifests: controlplane ## kustomize's overlays and Helm's chart, on the genuine API server with strict validation
+	@$(SUITE) manifests $(MANIFESTS_BUDGET) pytest -q tests/manifests
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed

@@ -106,6 +106,8 @@ def _module(go: Path, recipe: Recipe, version: str, scratch: Path, progress: Pro
     """The folder to build in and the -mod flag: the committed pins as they are, or a go.mod made for `version`."""
     if recipe.name == "peer":
         return recipes.PEER, "-mod=readonly"
+    if recipe.name == "helm":
+        return recipes.HELM, "-mod=readonly"
     if recipe.name == "etcd" or version == recipes.default_kube_version():
         return recipes.HERE, "-mod=readonly"
     progress.line(f"{recipe.name}: fetching Kubernetes {version}")

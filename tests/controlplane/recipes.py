@@ -8,6 +8,7 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 PEER: Final = HERE / "peer"
+HELM: Final = HERE / "helm"
 
 _VERSION = re.compile(r"1\.\d+\.\d+")
 
@@ -37,10 +38,11 @@ RECIPES: Final = (
     Recipe("kubectl", "k8s.io/kubernetes/cmd/kubectl", 75.0),
     Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
     Recipe("peer", ".", 60.0),
+    Recipe("helm", "helm.sh/helm/v4/cmd/helm", 140.0),
 )
 OLDEST_TESTED: Final = "1.34.4"  # what the README promises besides the default
 CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
-DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl", "etcd")
+DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl", "etcd", "helm")
 
 
 def _pinned(module: str) -> str:
@@ -73,6 +75,8 @@ def cache_key(recipe: Recipe, kube_version: str) -> str:
     """
     if recipe.name == "peer":
         return f"peer-{_digest(PEER / 'go.mod', PEER / 'go.sum', PEER / 'main.go')}"
+    if recipe.name == "helm":
+        return f"helm-{_digest(HELM / 'go.mod', HELM / 'go.sum')}"
     if recipe.name == "etcd":
         return f"etcd-{_pinned('go.etcd.io/etcd/server/v3')}-{_digest(HERE / 'go.mod', HERE / 'go.sum')}"
     if kube_version == default_kube_version():

@@ -2,9 +2,12 @@
 
 import importlib
 import inspect
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -96,6 +99,24 @@ def _first_sentence(text: str) -> str:
     return paragraph.replace("|", "\\|")
 
 
+def chart_values() -> str:
+    """Every value of the Helm chart with its default, from the schema that checks them."""
+    chart = ROOT / "manifests" / "chart"
+    schema, defaults = (
+        json.loads((chart / "values.schema.json").read_text()),
+        yaml.safe_load((chart / "values.yaml").read_text()),
+    )
+    return _table(["value", "default", "what it is"], list(_values(schema["properties"], defaults, "")))
+
+
+def _values(properties: Mapping[str, Any], defaults: Mapping[str, Any], before: str) -> Iterator[list[str]]:
+    for name, one in properties.items():
+        if "properties" in one:
+            yield from _values(one["properties"], defaults[name], f"{before}{name}.")
+        elif name in defaults:
+            yield [f"`{before}{name}`", f"`{json.dumps(defaults[name])}`", one["description"]]
+
+
 def scenarios() -> str:
     reports = Reports.read()
     played = [[name, title, "yes"] for name, title in reports.played.items()]
@@ -129,6 +150,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics,
     "docs/reference/provider-api.md": provider_api,
     "docs/reference/scenarios.md": scenarios,
+    "manifests/chart/README.md": chart_values,
 }
 
 

@@ -60,7 +60,7 @@ def test_the_rights_that_a_page_asks_for_are_those_of_the_manifests() -> None:
     blocks = [
         yaml.safe_load(one.text) for one in pages.read("docs/service-proxies.md").blocks if "kind: Role" in one.text
     ]
-    manifest = (pages.ROOT / "manifests" / "base" / "rbac.yaml").read_text()
+    manifest = (pages.ROOT / "manifests" / "components" / "service-proxy" / "rbac.yaml").read_text()
     assert blocks == [
         one
         for one in yaml.safe_load_all(manifest)

@@ -19,6 +19,7 @@ from tests.harness.controller import Controller
 
 Json = dict[str, Any]
 MANIFESTS = Path(__file__).parents[2] / "manifests"
+ACCESS = ("base/serviceaccount.yaml", "base/rbac.yaml", "components/service-proxy/rbac.yaml")
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 SETTLE = 60.0  # seconds after which a test gives up waiting; no promise, a loaded machine may need them
 
@@ -165,7 +166,7 @@ async def answer(service: Json, port: int | None = None, timeout: float = SETTLE
 
 
 async def apply_access(kube: Kube) -> None:
-    """The ServiceAccount and the Roles of manifests/base, as an operator applies them."""
-    for name in ("serviceaccount.yaml", "rbac.yaml"):
-        for document in yaml.safe_load_all((MANIFESTS / "base" / name).read_text()):
+    """The ServiceAccount and the Roles of the manifests, as an operator applies them."""
+    for name in ACCESS:
+        for document in yaml.safe_load_all((MANIFESTS / name).read_text()):
             await kube.apply(document)

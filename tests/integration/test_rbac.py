@@ -13,7 +13,7 @@ from tests.controlplane.server import AuditEvent
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match
 from tests.harness import objects
-from tests.harness.stack import MANIFESTS, Stack
+from tests.harness.stack import ACCESS, MANIFESTS, Stack
 
 USER = "system:serviceaccount:kube-system:ccm-lb"
 NODES = Match(watch=True, path="/nodes$")
@@ -28,7 +28,8 @@ class Right(NamedTuple):
 def granted() -> set[Right]:
     rules = [
         rule
-        for document in yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text())
+        for name in ACCESS
+        for document in yaml.safe_load_all((MANIFESTS / name).read_text())
         for rule in document.get("rules", [])
     ]
     return {

@@ -107,7 +107,7 @@ async def withheld(kube: Kube) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for document in yaml.safe_load_all((MANIFESTS / "base" / "rbac.yaml").read_text()):
+        for document in yaml.safe_load_all((MANIFESTS / "components" / "service-proxy" / "rbac.yaml").read_text()):
             if document["kind"] == "RoleBinding" and document["metadata"]["name"] == "ccm-lb-service-proxy":
                 await kube.apply(document)
 

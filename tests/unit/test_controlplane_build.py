@@ -29,7 +29,9 @@ require (
 )
 """
 
-APISERVER, _, _, _, ETCD, PEER = recipes.RECIPES
+APISERVER, ETCD, PEER = (
+    next(one for one in recipes.RECIPES if one.name == name) for name in ("kube-apiserver", "etcd", "peer")
+)
 
 
 def executable(path: Path) -> Path:
