@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -24,6 +25,7 @@ from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
 from ccm_lb.controller.addresses import Kind
+from ccm_lb.controller.census import Census
 from ccm_lb.controller.controller import Controller
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.publish import Policy
@@ -174,7 +176,8 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     await persist(waiting, "cloud", backend.open)
     del waiting["cloud"]
 
-    state = ClusterState(Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
+    scope = Scope(frozenset(config.load_balancer_class), config.handle_unclassed)
+    state = ClusterState(scope)
     service_proxy = ServiceProxyFollower(
         ServiceAdvice(parts.recorder, lambda: state.services),
         parts.elector.holds,
@@ -196,7 +199,9 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
         state, Reconciler(deps, state), queue, config.node_sync_debounce, parts.metrics.nodes_synced
     )
     resync = Resync(state, cluster, controller, config.resync_period)
+    census = Census(scope, time.monotonic)
     parts.metrics.before_rendering(lambda: _gauges(parts, state))
+    parts.metrics.before_rendering(lambda: parts.metrics.counted(census.take(state.services, queue.failures)))
 
     def on_event(resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
         controller.on_event(resource, event, obj)

@@ -14,6 +14,7 @@ from importlib import metadata
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from ccm_lb.controller.census import Count
 from ccm_lb.dataplane.model import ServiceProxy
 
 _POWERS_OF_TWO = tuple(2.0**n for n in range(15))  # upstream's service controller: 1 s to 4.5 h
@@ -150,6 +151,13 @@ class Metrics:
             buckets=_WAIT_SECONDS,
         )
         self._services = meter.gauge("ccm_lb_cached_services", "Services known.")
+        self._states = meter.gauge(
+            "ccm_lb_services", "Services of this controller by what became of them; each is counted once.", ("state",)
+        )
+        self._longest_wait = meter.gauge(
+            "ccm_lb_services_longest_wait_seconds",
+            "Time that the Service which waits longest has been pending, failing or deleting.",
+        )
         self._nodes = meter.gauge("ccm_lb_cached_nodes", "Nodes known.")
         self._events = meter.counter("ccm_lb_events_written_total", "Writes of Kubernetes events.")
         self._events_dropped = meter.counter("ccm_lb_events_dropped_total", "Kubernetes events given up.", ("reason",))
@@ -198,6 +206,12 @@ class Metrics:
         """How many objects are known."""
         self._services.set(services)
         self._nodes.set(nodes)
+
+    def counted(self, count: Count) -> None:
+        """What became of the Services."""
+        for state in ("served", "pending", "failing", "deleting"):
+            self._states.labels(state).set(getattr(count, state))
+        self._longest_wait.set(count.longest_wait)
 
     def event_posted(self) -> None:
         """A Kubernetes event was written (an `events.Observer`)."""

@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm_lb import ipmode
+from ccm_lb.controller.census import Count
 from ccm_lb.dataplane.model import unknown
 from ccm_lb.process.metrics import Metrics
 from fakecloud.api.server import OPERATIONS
@@ -133,6 +134,7 @@ def families() -> list[Metric]:
     measured.cloud_request("GET", 200, 0.1)
     measured.leading("lease", holds=True)
     measured.event_dropped("spam")
+    measured.counted(Count())
     measured.service_proxy(unknown("nobody looked"))
     found = text_string_to_metric_families(measured.render().decode())
     return sorted((one for one in found if not one.name.startswith("process_")), key=lambda one: one.name)
