@@ -39,7 +39,7 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
 # What packets, the virtual machine and the image need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
-PACKAGES := buildah conntrack crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light qemu-system-x86
+PACKAGES := buildah conntrack crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light prometheus qemu-system-x86
 
 .PHONY: packages
 packages:
@@ -143,8 +143,8 @@ test-image: controlplane packages ## the image, built from the Dockerfile and ru
 	@$(SUITE) image $(IMAGE_BUDGET) pytest -q -s tests/image
 
 .PHONY: test-manifests
-test-manifests: controlplane ## kustomize's overlays and Helm's chart, on the genuine API server with strict validation
-	@$(SUITE) manifests $(MANIFESTS_BUDGET) pytest -q tests/manifests
+test-manifests: controlplane packages ## kustomize's overlays, Helm's chart and alerts, on the genuine API server and Prometheus
+	@$(SUITE) manifests $(MANIFESTS_BUDGET) pytest -q -n 2 --dist worksteal tests/manifests
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed

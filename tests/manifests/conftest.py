@@ -6,9 +6,18 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane import build, recipes
-from tests.harness.fixtures import control_plane, kube, kubectl
+from tests.harness.fixtures import control_plane, kube, kubeconfig, kubectl, namespace, stack
 
-__all__ = ["control_plane", "kube", "kubectl"]
+__all__ = ["control_plane", "kube", "kubeconfig", "kubectl", "namespace", "stack"]
+
+# Seconds: processes start, and a machine may be busy.
+LIMIT = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(LIMIT))
 
 
 @pytest.fixture(scope="session")
