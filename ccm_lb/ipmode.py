@@ -100,6 +100,7 @@ class Inputs:
     scope: Scope = Scope.PUBLIC
     override: str | None = None
     source_ranges: bool = False  # whether the Service has any
+    local_policy: bool = False  # externalTrafficPolicy Local
     service_proxy: ServiceProxyHint = ServiceProxyHint.UNKNOWN
     taken: str = ""  # whose address it is besides, for example "node n2"; empty: nobody's
 
@@ -228,6 +229,12 @@ WARNINGS: tuple[Caution, ...] = (
         "VIP, kube-proxy in mode ipvs, and probes come from the load balancer's own address",
         "with IPVS the nodes never answer the load balancer's health probes, so all of them become unhealthy",
         lambda i, vip: vip and i.ipvs_hides_probes,
+    ),
+    Caution(
+        "ipvs-local",
+        "VIP, kube-proxy in mode ipvs, and `externalTrafficPolicy: Local`",
+        "with IPVS and policy Local, clients in the own network of a node without a pod of the Service get no answer",
+        lambda i, vip: vip and i.local_policy and i.service_proxy is ServiceProxyHint.IPVS,
     ),
     Caution(
         "probes-dropped",

@@ -55,6 +55,7 @@ class Address:
                 "ports": [port._asdict() for port in traffic.ports],
                 "scope": given.scope.value,
                 "sourceRanges": given.source_ranges,
+                "externalTrafficPolicyLocal": given.local_policy,
                 "sourceRangesEnforced": traffic.enforces_source_ranges,
                 "probesFromOwnAddress": traffic.probes_from_own_address,
                 "probesToOwnAddress": traffic.probes_to_own_address,
@@ -137,6 +138,7 @@ def _inputs(given: Inputs) -> Iterable[str]:
     yield f"  ports: {ports or 'unknown'}"
     yield f"  address: {given.scope}{f', also of {given.taken}' if given.taken else ''}"
     yield f"  source ranges: {yes[given.source_ranges]}; enforced by the cloud: {yes[traffic.enforces_source_ranges]}"
+    yield f"  externalTrafficPolicy: {'Local' if given.local_policy else 'Cluster'}"
     yield f"  probes from the own address: {yes[traffic.probes_from_own_address]}; to it: {yes[traffic.probes_to_own_address]}"
     yield f"  provider's default: {given.default or 'none'}"
     yield f"  service proxy: {given.service_proxy}"

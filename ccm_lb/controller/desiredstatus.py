@@ -104,6 +104,7 @@ def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, 
         scope=addresses.scope(ip) if ip else Scope.PUBLIC,
         override=override,
         source_ranges=bool(service.spec.load_balancer_source_ranges),
+        local_policy=service.spec.external_traffic_policy == "Local",
         service_proxy=around.service_proxy,
         taken=around.owners.taken(ip),
     )

@@ -158,6 +158,7 @@ UNREACHABLE = "clients outside the cluster are not served: with ipMode Proxy the
 DEAD = "with IPVS the nodes never answer the load balancer's health probes, so all of them become unhealthy"
 UNPROBED = "with ipMode Proxy the nodes do not answer health probes that go to the load balancer's address"
 SHUT_OUT = "clients inside the cluster arrive at the load balancer with a node's address, which loadBalancerSourceRanges may shut out"
+SILENT = "with IPVS and policy Local, clients in the own network of a node without a pod of the Service get no answer"
 OPEN = "nobody enforces loadBalancerSourceRanges for clients outside: this cloud does not, and the nodes see only node ports"
 
 CAUTIONS = [
@@ -171,6 +172,9 @@ CAUTIONS = [
         inputs(HTTP, override="VIP", service_proxy=IPVS, probes_from_own_address=True), [DEAD], id="IPVS and VIP"
     ),
     pytest.param(inputs(HTTP, service_proxy=IPVS, probes_from_own_address=True), [], id="IPVS and Proxy"),
+    pytest.param(inputs(HTTP, override="VIP", service_proxy=IPVS, local_policy=True), [SILENT], id="IPVS, VIP, Local"),
+    pytest.param(inputs(HTTP, service_proxy=IPVS, local_policy=True), [], id="IPVS, Proxy, Local"),
+    pytest.param(inputs(HTTP, override="VIP", local_policy=True), [], id="VIP, Local, another proxy"),
     pytest.param(inputs(HTTP, override="Proxy", probes_to_own_address=True), [UNPROBED], id="probes to it and Proxy"),
     pytest.param(inputs(HTTP, probes_to_own_address=True), [], id="probes to it and VIP"),
     pytest.param(inputs(HTTP, source_ranges=True, enforces_source_ranges=True), [SHUT_OUT], id="ranges and Proxy"),

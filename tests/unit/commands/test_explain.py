@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -32,12 +33,23 @@ def test_mode_reason_row_inputs_and_warnings_are_shown() -> None:
         "  ports: 80/TCP (PROXY protocol v2), 22/TCP",
         "  address: public",
         "  source ranges: yes; enforced by the cloud: yes",
+        "  externalTrafficPolicy: Cluster",
         "  probes from the own address: no; to it: no",
         "  provider's default: none",
         "  service proxy: kube-proxy (nftables)",
         "  warning: kube-proxy is too old for ipMode on the nodes n1",
         "  nodes whose kube-proxy's version is unknown: 1",
     ]
+
+
+def test_ipvs_and_policy_local_with_vip_are_warned_of() -> None:
+    around = dataclasses.replace(AROUND, traffic=Traffic(Delivery.KEPT), service_proxy=ServiceProxyHint.IPVS)
+    service = builders.changed(PUBLISHED, {"spec": {"externalTrafficPolicy": "Local"}})
+    lines = list(explain.explained(service, around, {}).lines())
+    assert (
+        "  warning: with IPVS and policy Local, clients in the own network of a node without a pod of the Service get no answer"
+    ) in lines
+    assert "  externalTrafficPolicy: Local" in lines
 
 
 def test_what_is_published_is_shown_where_it_is_something_else_and_a_mixture_is_noted() -> None:
