@@ -79,6 +79,37 @@ def kube_proxy(obj: Object) -> Program | None:
     return next(iter([*by_command, *by_image]), None)
 
 
+def misshapen(obj: Object) -> str:
+    """
+    The place in a workload that came from a file where something else stands than Kubernetes would have there; empty for none.
+
+    The other functions here take the API server's word for it.
+    """
+    metadata, spec = obj.get("metadata"), obj.get("spec")
+    if not isinstance(metadata, dict):
+        return "metadata"
+    template = spec.get("template") if isinstance(spec, dict) else None
+    pod = template.get("spec") if isinstance(template, dict) else None
+    if not isinstance(pod, dict):
+        return "spec.template.spec"
+    if not isinstance(pod.get("nodeSelector") or {}, dict):
+        return "spec.template.spec.nodeSelector"
+    containers = pod.get("containers")
+    if not isinstance(containers, list) or not all(map(_is_container, containers)):
+        return "spec.template.spec.containers"
+    return ""
+
+
+def _is_container(one: Any) -> bool:
+    if not isinstance(one, dict):
+        return False
+    lists = {key: one.get(key) or [] for key in ("command", "args", "env", "volumeMounts")}
+    if not all(isinstance(value, list) for value in lists.values()):
+        return False
+    named = all(isinstance(value, dict) and "name" in value for value in lists["env"])
+    return named and all(isinstance(value, dict) for value in lists["volumeMounts"])
+
+
 def _of_shell(words: list[str]) -> list[str]:
     if len(words) < 3 or posixpath.basename(words[0]) not in ("sh", "bash") or not words[1].endswith("c"):
         return words

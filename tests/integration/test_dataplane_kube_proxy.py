@@ -193,19 +193,22 @@ async def test_the_example_of_the_azure_documentation_is_translated_and_taken(ku
     assert checked.aks is not None
     made = convert.to_kube_proxy(checked.aks)
     assert made.lost == ()
+    assert made.text is not None
     written = await taken(kube_proxy, made.text, tmp_path)
     assert written["mode"] == "ipvs"
     kept = {name: written["ipvs"][name] for name in ("scheduler", "tcpTimeout", "tcpFinTimeout", "udpTimeout")}
     assert kept == {"scheduler": "lc", "tcpTimeout": "15m0s", "tcpFinTimeout": "2m0s", "udpTimeout": "5m0s"}
     # And back, from all that kube-proxy itself wrote.
-    assert '"tcpFinTimeoutSeconds": 120' in convert.to_aks(written).text
+    assert '"tcpFinTimeoutSeconds": 120' in (convert.to_aks(written).text or "")
 
 
 @pytest.mark.parametrize("mode", ["IPTABLES", "NFTABLES"])
 async def test_the_other_modes_are_translated_and_taken(mode: str, kube_proxy: Path, tmp_path: Path) -> None:
     (checked,) = check.check(f'{{"mode": "{mode}"}}', "kube-proxy.json")
     assert checked.aks is not None
-    assert (await taken(kube_proxy, convert.to_kube_proxy(checked.aks).text, tmp_path))["mode"] == mode.lower()
+    text = convert.to_kube_proxy(checked.aks).text
+    assert text is not None
+    assert (await taken(kube_proxy, text, tmp_path))["mode"] == mode.lower()
 
 
 async def taken(kube_proxy: Path, text: str, folder: Path) -> dict[str, Any]:

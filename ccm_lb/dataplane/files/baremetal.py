@@ -13,7 +13,8 @@ from ccm_lb.dataplane.files import findings
 from ccm_lb.dataplane.files.documents import Document
 from ccm_lb.dataplane.files.findings import Finding, Severity
 
-API_VERSION = "baremetal.cluster.gke.io/v1"
+GROUP = "baremetal.cluster.gke.io"
+API_VERSION = f"{GROUP}/v1"
 CLUSTER = "Cluster"
 ANNOTATION = "preview.baremetal.cluster.gke.io/kube-proxy-free"
 ENABLE = "enable"
@@ -38,6 +39,13 @@ def _check(document: Document) -> Iterator[Finding]:
         return
     for name, value in annotations.items():
         yield from _annotation(document, str(name), value)
+    for place, content in metadata.items():
+        if place != "annotations" and isinstance(content, dict) and ANNOTATION in content:
+            yield document.finding(
+                Severity.ERROR,
+                ("metadata", place, ANNOTATION),
+                "belongs to metadata.annotations",
+            )
     if ANNOTATION not in annotations:
         message = f'this cluster gets kube-proxy; without it: annotation {ANNOTATION}: "{ENABLE}"'
         yield document.finding(Severity.ADVICE, ("metadata", "annotations"), message)
@@ -64,5 +72,23 @@ def _annotation(document: Document, name: str, value: Any) -> Iterator[Finding]:
             yield document.finding(Severity.ADVICE, path, message)
     elif not isinstance(value, str):
         yield document.finding(Severity.ERROR, path, "annotations are strings", value=value)
-    elif "kube-proxy" in name.lower() and findings.nearest(name, [ANNOTATION]):
+    elif _means_the_annotation(name):
         yield document.finding(Severity.ERROR, path, "unknown annotation", nearest=ANNOTATION)
+
+
+_PREFIX, _, _NAME = ANNOTATION.partition("/")
+
+
+def _means_the_annotation(name: str) -> bool:
+    """Whether somebody who wrote this wanted the annotation; the names of others, behind prefixes of their own, are left alone."""
+    prefix, slash, last = name.rpartition("/")
+    words = _letters(last)
+    if slash and prefix == _PREFIX:
+        return "kubeproxy" in words or bool(findings.nearest(words, [_letters(_NAME)]))
+    if not slash or findings.nearest(prefix, [_PREFIX]):
+        return "kubeproxyfree" in words or ("kubeproxy" in words and bool(findings.nearest(name, [ANNOTATION])))
+    return False
+
+
+def _letters(text: str) -> str:
+    return "".join(one for one in text.lower() if one.isalpha())

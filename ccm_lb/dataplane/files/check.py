@@ -39,11 +39,20 @@ def check(text: str, file: str) -> list[Checked]:
 
     Raises ConfigError where the file cannot be read, or none is of a known kind.
     """
-    found = [_check(one) for one in documents.read(text, file)]
+    found = [_check(each) for one in documents.read(text, file) for each in _items(one)]
     known = [one for one in found if one is not None]
     if not known:
         raise ConfigError(f"{file}: nothing in it that is known here; expected {KNOWN}")
     return known
+
+
+def _items(document: Document) -> list[Document]:
+    """The objects of a List, as kubectl prints several; else the document itself."""
+    items = document.content.get("items") if isinstance(document.content, dict) else None
+    if document.kind != ("v1", "List") or not isinstance(items, list):
+        return [document]
+    each = ((index, one) for index, one in enumerate(items) if isinstance(one, dict) and "kind" in one)
+    return [documents.within(document, ("items", index), one) for index, one in each]
 
 
 def _check(document: Document) -> Checked | None:
@@ -52,8 +61,8 @@ def _check(document: Document) -> Checked | None:
             return _bare(document)
         case (schema.API_VERSION, _) | (_, schema.KIND):
             return _kube_proxy(document)
-        case (baremetal.API_VERSION, _):
-            return Checked("Cluster", document, tuple(baremetal.check(document)))
+        case (version, _) if version.partition("/")[0] == baremetal.GROUP:
+            return Checked("Cluster", document, (*baremetal.check(document), *_twice(document)))
         case ("v1", "ConfigMap"):
             return _config_map(document)
         case ("apps/v1", "DaemonSet"):
@@ -78,17 +87,22 @@ def _kube_proxy(document: Document) -> Checked:
 
 def _config_map(document: Document) -> Checked | None:
     """The first value that is a KubeProxyConfiguration; findings name the key, and lines count within it."""
-    for key, text in (document.content.get("data") or {}).items():
+    data = document.content.get("data")
+    for key, text in (data if isinstance(data, dict) else {}).items():
         if not isinstance(text, str) or schema.KIND not in text:
             continue
         inner = documents.read(text, f"{document.file} data.{key}")
         for one in inner:
             if one.kind[1] == schema.KIND:
-                return _kube_proxy(one)
+                return _beside(_kube_proxy(one), document)
     return None
 
 
 def _daemonset(document: Document) -> Checked | None:
+    misshapen = workloads.misshapen(document.content)
+    if misshapen:
+        said = document.finding(Severity.ERROR, tuple(misshapen.split(".")), "not what a DaemonSet has there")
+        return Checked("DaemonSet", document, (said,))
     found = workloads.kube_proxy(document.content)
     if found is None:
         return None
@@ -97,7 +111,20 @@ def _daemonset(document: Document) -> Checked | None:
         message = (
             f"its configuration is in the file {given['config']}; give that one, or the ConfigMap that it comes from"
         )
-        return Checked("DaemonSet", document, (document.finding(Severity.WARNING, (), message),))
+        said = document.finding(Severity.WARNING, (), message)
+        return Checked("DaemonSet", document, (said, *_twice(document)))
     content, left = convert.from_flags(found.command)
     checked = _kube_proxy(Document(f"{document.file} flags", content))
-    return dataclasses.replace(checked, left=left)
+    return dataclasses.replace(_beside(checked, document), left=left)
+
+
+def _beside(checked: Checked, outer: Document) -> Checked:
+    """A configuration with what there is to say of the object that holds it."""
+    return dataclasses.replace(checked, findings=(*checked.findings, *_twice(outer)))
+
+
+def _twice(document: Document) -> tuple[Finding, ...]:
+    return tuple(
+        document.finding(Severity.ERROR, path, "stands here twice, and only the last one would count")
+        for path in document.twice
+    )

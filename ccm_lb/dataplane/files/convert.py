@@ -22,6 +22,8 @@ _TIMEOUTS = {
 }
 _HEADER = ("apiVersion", "kind")
 
+_DISABLED = "enabled false: AKS deploys no kube-proxy, so there is no configuration for one; something else must implement Services"
+
 _FLAGS: Mapping[str, tuple[str, ...]] = {
     "proxy-mode": ("mode",),
     "ipvs-scheduler": ("ipvs", "scheduler"),
@@ -33,6 +35,8 @@ _FLAGS: Mapping[str, tuple[str, ...]] = {
     "ipvs-strict-arp": ("ipvs", "strictARP"),
     "ipvs-exclude-cidrs": ("ipvs", "excludeCIDRs"),
     "cluster-cidr": ("clusterCIDR",),
+    "detect-local-mode": ("detectLocalMode",),
+    "feature-gates": ("featureGates",),
     "nodeport-addresses": ("nodePortAddresses",),
 }
 _LISTS = frozenset({"ipvs-exclude-cidrs", "nodeport-addresses"})
@@ -41,18 +45,18 @@ _SWITCHES = frozenset({"ipvs-strict-arp"})
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-    """The other form, and what of the first one is not in it, a sentence each."""
+    """The other form, None where there is nothing to write; and what of the first one is not in it, a sentence each."""
 
-    text: str
+    text: str | None
     lost: tuple[str, ...]
 
 
 def to_kube_proxy(config: AksKubeProxyConfig) -> Converted:
-    """A KubeProxyConfiguration in YAML."""
+    """A KubeProxyConfiguration in YAML; none for a kube-proxy that is not deployed."""
+    if not config.enabled:
+        return Converted(None, (_DISABLED,))  # whatever is written here would start one
     content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "mode": _MODES[config.mode]}
     lost: list[str] = []
-    if not config.enabled:
-        lost.append("enabled false: upstream has no such key; a kube-proxy that is not wanted is not started")
     if config.ipvs_config is not None:
         ipvs, missing = _ipvs_section(config.ipvs_config)
         content["ipvs"] = ipvs
@@ -142,8 +146,15 @@ def from_flags(command: Sequence[str]) -> tuple[dict[str, Any], tuple[str, ...]]
         section = content
         for step in path[:-1]:
             section = section.setdefault(step, {})
-        section[path[-1]] = value.split(",") if name in _LISTS else value == "true" if name in _SWITCHES else value
+        section[path[-1]] = _value(name, value)
     return content, tuple(lost)
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "feature-gates":
+        pairs = (one.partition("=") for one in text.split(",") if one.strip())
+        return {gate.strip(): value.strip().lower() == "true" for gate, _, value in pairs}
+    return text.split(",") if name in _LISTS else text == "true" if name in _SWITCHES else text
 
 
 def as_yaml(content: Mapping[str, Any]) -> Converted:

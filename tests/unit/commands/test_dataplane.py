@@ -62,7 +62,7 @@ def test_findings_as_json(written: dict[str, str], capsys: pytest.CaptureFixture
     good, bad, broken = json.loads(capsys.readouterr().out)
     assert good["what"] == "AKS kube-proxy configuration"
     assert [(one["severity"], one["line"], one["key"]) for one in bad["findings"]] == [("error", 1, "mode")]
-    assert "neither JSON nor YAML" in broken["error"]
+    assert "1:2: not JSON: " in broken["error"]
 
 
 def test_a_file_in_its_own_form_is_written_anew(written: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,4 +117,23 @@ def test_no_cluster_is_cannot_tell(tmp_path: Path, capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.err.startswith("ccm-lb: cannot tell: https://127.0.0.1:1 cannot be reached")
     assert len(said.err.splitlines()) == 1
+    assert run("detect", f"--kubeconfig={config}", "-o", "json") == 3
+    assert json.loads(capsys.readouterr().out)["error"].startswith("cannot tell: https://127.0.0.1:1 cannot be reached")
     assert run("detect", f"--kubeconfig={tmp_path / 'absent'}") == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[", b"[x]", b"kind: Config\n", None])
+@pytest.mark.parametrize("command", [["detect"], ["preflight"], ["verify"], ["explain", "a/b"], ["probe", "a/b"]])
+def test_a_kubeconfig_that_is_none_is_bad_input_and_json_where_that_was_asked_for(
+    command: list[str], content: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kubeconfig"
+    if content is None:
+        config.mkdir()
+    else:
+        config.write_bytes(content)
+    code = run(*command, f"--kubeconfig={config}", "-o", "json")
+    said = capsys.readouterr()
+    assert code == 2, said.err
+    assert str(config) in json.loads(said.out)["error"]
+    assert len(said.err.splitlines()) == 1

@@ -45,7 +45,7 @@ def test_any_text_is_checked_or_complained_of(text: str) -> None:
 def test_any_configuration_is_checked_and_what_is_taken_is_translated(content: dict[str, Any]) -> None:
     (checked,) = check.check(yaml.safe_dump({**content, "apiVersion": API_VERSION, "kind": KIND}), "f")
     if checked.kube_proxy is not None:
-        (translated,) = check.check(convert.to_aks(checked.kube_proxy).text, "aks")
+        (translated,) = check.check(convert.to_aks(checked.kube_proxy).text or "", "aks")
         assert translated.aks is not None
 
 
@@ -56,8 +56,33 @@ def test_any_object_is_checked_as_the_aks_form_and_what_is_taken_is_translated(c
     assert (checked.aks is None) == findings.refused(checked.findings)
     if checked.aks is not None:
         assert check.check(checked.aks.to_json(), "again")[0].aks == checked.aks
-        (upstream,) = check.check(convert.to_kube_proxy(checked.aks).text, "upstream")
-        assert upstream.kube_proxy is not None
+        text = convert.to_kube_proxy(checked.aks).text
+        assert (text is not None) is checked.aks.enabled
+        if text is not None:
+            (upstream,) = check.check(text, "upstream")
+            assert upstream.kube_proxy is not None
+
+
+kinds = st.sampled_from(
+    [("v1", "ConfigMap"), ("v1", "List"), ("apps/v1", "DaemonSet"), ("baremetal.cluster.gke.io/v1", "Cluster")]
+)
+shapes = st.sampled_from(
+    ["metadata", "annotations", "spec", "template", "containers", "command", "env", "data", "items"]
+)
+nested = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(shapes, inner, max_size=3), max_leaves=12
+)
+
+
+@given(kinds, st.dictionaries(shapes, nested, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_any_object_of_a_known_kind_is_checked_or_complained_of(kind: tuple[str, str], content: dict[str, Any]) -> None:
+    text = yaml.safe_dump({**content, "apiVersion": kind[0], "kind": kind[1]})
+    try:
+        said = [str(one) for document in check.check(text, "f") for one in document.findings]
+    except ConfigError as error:
+        said = [str(error)]
+    assert all(one.startswith("f") for one in said)
 
 
 @given(contents | values)

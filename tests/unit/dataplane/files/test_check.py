@@ -161,8 +161,15 @@ def test_files_that_are_no_input(text: str, message: str) -> None:
 
 
 def test_a_file_that_is_nested_without_end_is_refused() -> None:
-    with pytest.raises(ConfigError, match="f: neither JSON nor YAML"):
+    with pytest.raises(ConfigError, match="f: not JSON: nested too deeply"):
         check.check("[\n" * 100_000, "f")
+
+
+def test_json_that_is_larger_than_any_configuration_is_refused() -> None:
+    with pytest.raises(ConfigError, match="f: nested too deeply"):
+        check.check("[" * 600 + "]" * 600, "f")
+    with pytest.raises(ConfigError, match="f: more than 20000 entries"):
+        check.check(f"[{', '.join('1' * 20_001)}]", "f")
 
 
 def test_a_small_file_that_is_endless_is_refused() -> None:

@@ -20,6 +20,7 @@ def test_the_whole_of_the_aks_form_has_a_place_upstream() -> None:
     )
     made = convert.to_kube_proxy(AksKubeProxyConfig(mode=AksMode.IPVS, ipvs_config=given))
     assert made.lost == ()
+    assert made.text is not None
     assert yaml.safe_load(made.text) == {
         **HEADER,
         "mode": "ipvs",
@@ -27,15 +28,23 @@ def test_the_whole_of_the_aks_form_has_a_place_upstream() -> None:
     }
 
 
+def test_the_default_is_iptables() -> None:
+    made = convert.to_kube_proxy(AksKubeProxyConfig())
+    assert made.text is not None
+    assert yaml.safe_load(made.text) == {**HEADER, "mode": "iptables"}
+
+
 def test_what_is_not_given_is_said() -> None:
     made = convert.to_kube_proxy(AksKubeProxyConfig(mode=AksMode.IPVS, ipvs_config=IpvsConfig(udp_timeout_seconds=5)))
     assert made.lost == ("tcpTimeout, tcpFinTimeout: not given; upstream leaves what the node has, AKS sets its own",)
+    assert made.text is not None
     assert "scheduler" not in made.text
 
 
-def test_a_kube_proxy_that_is_not_wanted_has_no_place_upstream() -> None:
-    made = convert.to_kube_proxy(AksKubeProxyConfig(enabled=False))
-    assert "enabled false" in made.lost[0]
+def test_a_kube_proxy_that_is_not_deployed_has_no_configuration() -> None:
+    made = convert.to_kube_proxy(AksKubeProxyConfig(enabled=False, mode=AksMode.IPVS))
+    assert made.text is None
+    assert made.lost[0].startswith("enabled false: AKS deploys no kube-proxy")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +71,7 @@ def test_a_kube_proxy_that_is_not_wanted_has_no_place_upstream() -> None:
 )  # fmt: skip
 def test_upstreams_form_for_aks(content: dict[str, Any], aks: dict[str, Any], lost: list[str]) -> None:
     made = convert.to_aks({**HEADER, **content})
+    assert made.text is not None
     assert yaml.safe_load(made.text) == {"enabled": True, **aks}
     assert len(made.lost) == len(lost)
     assert all(found.startswith(wanted) for found, wanted in zip(made.lost, lost, strict=True)), made.lost
@@ -79,15 +89,17 @@ def test_flags_in_all_their_spellings() -> None:
         "--ipvs_strict_arp",
         "--v=2",
         "--ipvs-exclude-cidrs=a,b",
+        "--feature-gates=LoadBalancerIPMode=true,AllBeta=false,",
     ]
     content, lost = convert.from_flags(command)
     assert content == {
         **HEADER,
         "mode": "ipvs",
         "ipvs": {"scheduler": "lc", "strictARP": True, "excludeCIDRs": ["a", "b"]},
+        "featureGates": {"LoadBalancerIPMode": True, "AllBeta": False},
     }
     assert lost == ("--v: not translated",)
 
 
 def test_a_configuration_is_upstreams_own_form_already() -> None:
-    assert yaml.safe_load(convert.as_yaml(HEADER).text) == HEADER
+    assert yaml.safe_load(convert.as_yaml(HEADER).text or "") == HEADER
