@@ -10,54 +10,75 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ccm_lb.commands import outputs
+from ccm_lb.commands.outputs import BAD_INPUT, CANNOT_TELL, FINDINGS, FINE
 from ccm_lb.errors import ApiError, ApiUnreachableError, ConfigError
 
 if TYPE_CHECKING:
+    from ccm_lb.dataplane.clients.effect import Outcome
+    from ccm_lb.dataplane.clients.endpoints import Spread
     from ccm_lb.kube.api import KubeApi
+    from ccm_lb.objects import LoadBalancerIngress, Service
 
-FINE, FINDINGS, CANNOT_TELL = 0, 1, 3
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_OUTPUT = click.option(
-    "--output", "-o", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
 
 
 def _cluster(command: F) -> F:
     for option in (
         click.option("--kubeconfig", metavar="FILE", envvar="KUBECONFIG", help="The cluster; a pod's own by default."),
         click.option("--master", metavar="URL", help="In place of the kubeconfig's server."),
-        _OUTPUT,
+        outputs.OPTION,
     ):
         command = option(command)
     return command
 
 
-@click.command(short_help="What routes Services here, with evidence.")
+@click.command(
+    short_help="What routes Services here, with evidence.",
+    epilog=outputs.exit_codes(
+        {
+            0: "it is known what does, and in which mode",
+            2: "bad input, such as a kubeconfig that is none",
+            3: "it cannot be told: the service proxy, or kube-proxy's mode, is unknown, or the cluster does not answer",
+        }
+    ),
+)
 @_cluster
 def detect(kubeconfig: str | None, master: str | None, output: str) -> int:
-    """Say what routes Services in the cluster, and by what that is known."""
+    """Say what routes Services in the cluster, which load balancers live in it, and by what that is known."""
 
     async def ask(api: KubeApi) -> int:
+        from ccm_lb.dataplane.cluster import announcers, infer
         from ccm_lb.dataplane.cluster import detect as looking
-        from ccm_lb.dataplane.model import Kind
+        from ccm_lb.dataplane.model import Kind, Mode
 
-        found = await looking.service_proxy(api)
+        seen = await looking.observe(api)
+        found, balancers = infer.service_proxy(seen), announcers.find(seen)
         if output == "json":
-            click.echo(json.dumps(found.as_json(), indent=2))
+            click.echo(json.dumps({**found.as_json(), "loadBalancers": [one.as_json() for one in balancers]}, indent=2))
         else:
             click.echo(found.sentence() if found.kind is Kind.UNKNOWN else f"{found.sentence()}, {found.confidence}")
             for name, value in found.settings.items():
                 click.echo(f"  {name}: {value}")
             for one in found.evidence:
                 click.echo(f"  {one}")
-        return CANNOT_TELL if found.kind is Kind.UNKNOWN else FINE
+        return CANNOT_TELL if found.kind is Kind.UNKNOWN or found.mode is Mode.UNKNOWN else FINE
 
-    return _ask(kubeconfig, master, ask)
+    return _ask(kubeconfig, master, output, ask)
 
 
-@click.command(short_help="Which nodes can do without kube-proxy.")
+@click.command(
+    short_help="Which nodes can do without kube-proxy.",
+    epilog=outputs.exit_codes(
+        {
+            0: "all of them can",
+            1: "one cannot",
+            2: "bad input, such as a kubeconfig that is none",
+            3: "of one it cannot be told, there are no nodes, or the cluster does not answer",
+        }
+    ),
+)
 @_cluster
 def preflight(kubeconfig: str | None, master: str | None, output: str) -> int:
     """Say of every node whether it can run without kube-proxy (GKE on bare metal)."""
@@ -81,13 +102,23 @@ def preflight(kubeconfig: str | None, master: str | None, output: str) -> int:
             return FINDINGS
         return FINE if fitness == {baremetal.Fitness.FITS} else CANNOT_TELL
 
-    return _ask(kubeconfig, master, ask)
+    return _ask(kubeconfig, master, output, ask)
 
 
-@click.command(short_help="Whether kube-proxy is really gone.")
+@click.command(
+    short_help="Whether kube-proxy is really gone.",
+    epilog=outputs.exit_codes(
+        {
+            0: "it is gone, and something is in its place",
+            1: "it is there, or nothing is in its place",
+            2: "bad input, such as a kubeconfig that is none",
+            3: "it cannot be told, or the cluster does not answer",
+        }
+    ),
+)
 @_cluster
 def verify(kubeconfig: str | None, master: str | None, output: str) -> int:
-    """Say whether kube-proxy is really gone and something is in its place (1: it is there, or nothing is)."""
+    """Say whether kube-proxy is really gone and something is in its place."""
 
     async def ask(api: KubeApi) -> int:
         from ccm_lb.dataplane.cluster import baremetal
@@ -110,64 +141,143 @@ def verify(kubeconfig: str | None, master: str | None, output: str) -> int:
             return FINDINGS
         return CANNOT_TELL if found.replacement is Kind.UNKNOWN else FINE
 
-    return _ask(kubeconfig, master, ask)
+    return _ask(kubeconfig, master, output, ask)
 
 
 # ---- a Service
 
 
-@click.command(short_help="What the clients of a Service get, and why.")
+@click.command(
+    short_help="What the clients of a Service get, and why.",
+    epilog=outputs.exit_codes(
+        {
+            0: "every client is served, and as its ipMode says",
+            1: "some get no answer, or the ipMode is not what the cluster does",
+            2: "no such Service, or it publishes no address",
+            3: "of some clients it cannot be told",
+        }
+    ),
+)
 @click.argument("service", metavar="NAMESPACE/NAME")
 @click.option(
     "--delivery",
     type=click.Choice(["node-port", "pod", "address"]),
-    default="node-port",
-    help="What the load balancer sends to: a node's port, a pod, or the address itself.  [default: node-port]",
+    help="What the load balancer sends to: a node's port, a pod, or the address itself.  "
+    "[default: what the load balancer that `detect` finds for it does; else node-port]",
 )
 @_cluster
-def explain(service: str, delivery: str, kubeconfig: str | None, master: str | None, output: str) -> int:
-    """Say what each kind of client of a Service gets, and why (1: its ipMode is not what the cluster does)."""
+def explain(service: str, delivery: str | None, kubeconfig: str | None, master: str | None, output: str) -> int:
+    """Say what each kind of client of a Service gets, and why."""
 
     async def ask(api: KubeApi) -> int:
         from ccm_lb.dataplane.clients import effect
+        from ccm_lb.dataplane.cluster import announcers, infer
         from ccm_lb.dataplane.cluster import detect as looking
+        from ccm_lb.dataplane.model import Delivery
 
         found = await _service(api, service)
-        proxy = await looking.service_proxy(api)
         if not found.status.load_balancer.ingress:
             raise ConfigError(f"Service {service} publishes no address: nothing to explain yet")
-        policy = effect.Policy(found.spec.external_traffic_policy or "Cluster")
-        rows, warnings, told = [], [], True
+        seen = await looking.observe(api)
+        proxy, serving = infer.service_proxy(seen), announcers.serving(found, announcers.find(seen))
+        spread = await _spread(api, found)
+        chosen = Delivery(delivery) if delivery else serving.delivery or Delivery.NODE_PORT
+        by = "as told" if delivery else serving.reason if serving.delivery else f"assumed: {serving.reason}"
+        spec = effect.Spec(
+            effect.Policy.LOCAL if found.spec.external_traffic_policy == "Local" else effect.Policy.CLUSTER,
+            affinity=found.spec.session_affinity == "ClientIP",
+            source_ranges=bool(found.spec.load_balancer_source_ranges),
+        )
+        rows: list[tuple[LoadBalancerIngress, Outcome, tuple[str, ...] | None]] = []
+        warnings: list[str] = []
         for ingress in found.status.load_balancer.ingress:
-            outcomes = effect.outcomes(proxy, ingress, effect.Delivery(delivery), policy)
-            told = told and all(one.path is not effect.Path.UNKNOWN for one in outcomes)
-            warnings += list(filter(None, [effect.mismatch(proxy, ingress)]))
-            rows += [(ingress, one) for one in outcomes]
+            warnings += filter(None, [effect.mismatch(proxy, ingress)])
+            outcomes = effect.outcomes(proxy, ingress, chosen, spec)
+            rows += [(ingress, one, _nodes(one, spread)) for one in outcomes]
+        notes = [] if spread is None or spread.ready else ["no ready endpoint: whatever the way, nobody answers"]
         if output == "json":
             clients = [
-                {"address": ingress.ip or ingress.hostname, "ipMode": ingress.ip_mode, **dataclasses.asdict(one)}
-                for ingress, one in rows
+                {
+                    "address": ingress.ip or ingress.hostname,
+                    "ipMode": ingress.ip_mode,
+                    **dataclasses.asdict(one),
+                    "nodes": None if nodes is None else list(nodes),
+                }
+                for ingress, one, nodes in rows
             ]
-            click.echo(json.dumps({"proxy": proxy.as_json(), "clients": clients, "warnings": warnings}, indent=2))
+            said = {
+                "proxy": proxy.as_json(),
+                "delivery": {"to": chosen.value, "reason": by},
+                "clients": clients,
+                "warnings": warnings,
+                "notes": notes,
+            }
+            click.echo(json.dumps(said, indent=2))
         else:
             click.echo(f"service proxy: {proxy.sentence()}")
-            for ingress, one in rows:
+            click.echo(f"the load balancer delivers to: {_DELIVERIES[chosen]} ({by})")
+            for ingress, one, nodes in rows:
                 where = f"{ingress.ip or ingress.hostname} ({ingress.ip_mode or 'no ipMode'})"
                 source = f" [{one.source}]" if one.source else ""
-                click.echo(f"{where}, a client {_place(one.client)}: {one.path}: {one.reason}{source}")
-            for warning in warnings:
-                click.echo(f"warning: {warning}")
-        broken = any(one.path is effect.Path.BROKEN for _, one in rows)
-        return FINDINGS if warnings or broken else FINE if told else CANNOT_TELL
+                click.echo(f"{where}, a client {_place(one, nodes)}: {one.path}: {one.reason}{source}")
+            for word, sentences in (("warning", warnings), ("note", notes)):
+                for sentence in sentences:
+                    click.echo(f"{word}: {sentence}")
+        # A row that is true of no node today is told, and is no finding.
+        paths = {one.path for _, one, nodes in rows if nodes != ()}
+        if warnings or effect.Path.BROKEN in paths:
+            return FINDINGS
+        return CANNOT_TELL if effect.Path.UNKNOWN in paths else FINE
 
-    return _ask(kubeconfig, master, ask)
+    return _ask(kubeconfig, master, output, ask)
 
 
-def _place(client: str) -> str:
-    return "outside" if client == "outside" else f"{'on' if client == 'node' else 'in'} a {client}"
+_DELIVERIES = {"node-port": "a node's port", "pod": "a pod", "address": "the address itself"}
+_MANY = 5
 
 
-@click.command(short_help="Measure, on a node, whether an address is short-cut.")
+def _place(one: Outcome, nodes: tuple[str, ...] | None) -> str:
+    if one.client == "outside":
+        return "outside"
+    if one.endpoints is None:
+        return "on a node" if one.client == "node" else "in a pod"
+    place = "on a node" if one.client == "node" else "in a pod on a node"
+    if nodes is None:
+        return f"{place} {one.endpoints}"
+    more = f" and {len(nodes) - _MANY} more" if len(nodes) > _MANY else ""
+    return f"{place} {one.endpoints} ({', '.join(nodes[:_MANY]) + more if nodes else 'none at present'})"
+
+
+def _nodes(one: Outcome, spread: Spread | None) -> tuple[str, ...] | None:
+    """The nodes that an outcome is about; None where it is about no node in particular, or they are not known."""
+    return None if spread is None or one.endpoints is None else spread.nodes(one.endpoints)
+
+
+async def _spread(api: KubeApi, service: Service) -> Spread | None:
+    """On which nodes it has pods; None where that may not be looked at."""
+    from ccm_lb.dataplane.clients import endpoints
+    from ccm_lb.dataplane.cluster.detect import NODES
+
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{service.key.namespace}/endpointslices"
+    selector = {"labelSelector": f"kubernetes.io/service-name={service.key.name}"}
+    try:
+        slices = (await api.get(path, selector)).get("items") or ()
+        nodes = (await api.get(NODES)).get("items") or ()
+    except ApiError:
+        return None
+    return endpoints.spread(slices, [str(one["metadata"]["name"]) for one in nodes])
+
+
+@click.command(
+    short_help="Measure, on a node, whether an address is short-cut.",
+    epilog=outputs.exit_codes(
+        {
+            0: "it is known whether each address is short-cut",
+            2: "no such Service, or no address with a TCP port to connect to",
+            3: "of an address it cannot be told, or the cluster does not answer",
+        }
+    ),
+)
 @click.argument("service", metavar="NAMESPACE/NAME")
 @_cluster
 def probe(service: str, kubeconfig: str | None, master: str | None, output: str) -> int:
@@ -195,7 +305,7 @@ def probe(service: str, kubeconfig: str | None, master: str | None, output: str)
                 click.echo(f"{address}:{ports[0]}: {seen.answer}: {seen.reason}")
         return CANNOT_TELL if any(seen.answer is Answer.CANNOT_TELL for _, seen in answers) else FINE
 
-    return _ask(kubeconfig, master, ask)
+    return _ask(kubeconfig, master, output, ask)
 
 
 async def _service(api: KubeApi, text: str) -> Any:
@@ -222,7 +332,9 @@ async def _node_addresses(api: KubeApi) -> list[str] | None:
     return [str(one["address"]) for node in nodes for one in node.get("status", {}).get("addresses") or ()]
 
 
-def _ask(kubeconfig: str | None, master: str | None, ask: Callable[[KubeApi], Coroutine[Any, Any, int]]) -> int:
+def _ask(
+    kubeconfig: str | None, master: str | None, output: str, ask: Callable[[KubeApi], Coroutine[Any, Any, int]]
+) -> int:
     """Run `ask` with the cluster's API; what the cluster does not answer is "cannot tell"."""
     from importlib.metadata import version
 
@@ -238,5 +350,6 @@ def _ask(kubeconfig: str | None, master: str | None, ask: Callable[[KubeApi], Co
     try:
         return asyncio.run(run())
     except (ApiError, ApiUnreachableError) as error:
-        click.echo(f"ccm-lb: cannot tell: {' '.join(str(error).split())}", err=True)
-        return CANNOT_TELL
+        return outputs.complain(f"cannot tell: {' '.join(str(error).split())}", CANNOT_TELL, output)
+    except ConfigError as error:
+        return outputs.complain(str(error), BAD_INPUT, output)

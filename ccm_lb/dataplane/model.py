@@ -33,6 +33,23 @@ class Mode(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
+class Delivery(enum.StrEnum):
+    """What a load balancer sends to: a node's port, a pod, or the very address that the client asked for."""
+
+    NODE_PORT = "node-port"
+    POD = "pod"
+    ADDRESS = "address"
+
+
+DETECT_LOCAL = "detectLocal"
+"""A setting of kube-proxy: by what it tells a pod's address; NO_DETECTOR where it was told nothing."""
+
+NO_DETECTOR = "none"
+
+IP_MODE_GATE = "featureGates.LoadBalancerIPMode"
+"""A setting of kube-proxy's where its configuration turns the gate on or off: "true" or "false"."""
+
+
 class Confidence(enum.StrEnum):
     """How far the evidence goes. Warnings are given on CERTAIN and LIKELY alone."""
 

@@ -1,4 +1,9 @@
-"""A lab whose only node is a virtual machine with kube-proxy in mode ipvs; everybody else is as in tests.packets."""
+"""
+A lab whose node is a virtual machine with kube-proxy in mode ipvs; everybody else is as in tests.packets.
+
+A second node is a namespace with a pod behind it, for Services that have none on the first. It runs no kube-proxy and is in neither the
+cluster nor the cloud.
+"""
 
 import asyncio
 import contextlib
@@ -19,14 +24,17 @@ from tests.packets.clients import http
 from tests.packets.cluster import Barrier
 from tests.packets.kubeproxy import settled
 from tests.packets.lab import HostedCloud, Lab, Served
-from tests.packets.pods import PORT
+from tests.packets.pods import PORT, Pod
 from tests.packets.relay import Relay
 from tests.packets.serviceproxies import AZURE_EXAMPLE
-from tests.packets.topology import CLIENT, LAN
+from tests.packets.topology import CLIENT, LAN, POD_NETWORKS, lan_addresses, pod_addresses
 
 _BALANCER: Final = "balancer"
 _NODE: Final = "node1"
-_NODE_ADDRESS: Final = topology.lan_addresses(_NODE)[0]
+_NODE_ADDRESS: Final = lan_addresses(_NODE)[0]
+OTHER_NODE: Final = "node2"
+_POD: Final = "server1"
+_OTHER_POD: Final = "server2"
 _API_ADDRESS: Final = "172.30.0.1"
 # Everything in the guest is emulated: one sync takes 4 to 8 s where nothing else runs, and ten times that on a busy machine.
 TIMEOUT: Final = 600.0  # for a test, the first of which boots the guest; seconds, as all of these
@@ -120,6 +128,25 @@ async def sight(served: Served, site: Site) -> Sight:
     return Sight(bound, frozenset(answered), frozenset(passed), probe_answered, answer)
 
 
+@dataclasses.dataclass(frozen=True)
+class Got:
+    """Which pod answered a client, empty for none, and whether the load balancer counted the connection."""
+
+    pod: str
+    passed: bool
+
+
+async def got(served: Served, site: Site, client: str) -> Got:
+    """What a client on the machine gets: `node`, in its own network, or `pod`."""
+    address = await served.address()
+    before = await served.flows(address, "TCP")
+    # The pods of this folder speak HTTP or a word a line; this is a question to both.
+    question = f"printf 'GET / HTTP/1.0\\r\\n\\n' | {_INSIDE[client]}timeout {_SILENCE:g} nc {address} 80"
+    _, answer = await site.machine.run(question)
+    pod = next((one for one in (_POD, _OTHER_POD) if one in answer), "")
+    return Got(pod, await served.flows(address, "TCP") > before)
+
+
 async def _asks(site: Site, client: str, address: str) -> bool:
     if client in _INSIDE:
         # Not wget's own -T: this static busybox crashes on it.
@@ -150,12 +177,13 @@ async def running(
 ) -> AsyncIterator[Site]:
     """The whole site; everything of it is gone at the end."""
     async with contextlib.AsyncExitStack() as stack:
-        hosts = netns.create([LAN, CLIENT, _BALANCER])
+        hosts = netns.create([LAN, CLIENT, _BALANCER, OTHER_NODE, _OTHER_POD])
         for host in hosts.values():
             stack.callback(host.remove)
         _wire(hosts)
         port = int(plane.url.rpartition(":")[2])
         await stack.enter_async_context(Relay(hosts[LAN].bound(_API_ADDRESS, port), lab.outgoing))
+        pod = await stack.enter_async_context(Pod(hosts[_OTHER_POD]))
         machine = await stack.enter_async_context(Machine(hosts[LAN], _NODE, kernel, initramfs, directory))
         kube = await stack.enter_async_context(plane.kube())
         cloud = await lab.hosted_cloud(stack, hosts[_BALANCER], directory)
@@ -171,7 +199,7 @@ async def running(
         await stack.enter_async_context(controller)
         await controller.start_ready()
         clouds: dict[str, HostedCloud] = {_BALANCER: cloud}
-        made = Site("ipvs", kube, hosts, {}, clouds, {}, barrier, machine=machine, _azure=AZURE_EXAMPLE)
+        made = Site("ipvs", kube, hosts, {}, clouds, {pod.name: pod}, barrier, machine=machine, _azure=AZURE_EXAMPLE)
         await made.settle()
         yield made
 
@@ -179,28 +207,33 @@ async def running(
 def _wire(hosts: dict[str, netns.Namespace]) -> None:
     names = {name: host.name for name, host in hosts.items()}
     lines = [
-        *topology.bridge(names, [CLIENT, _BALANCER]),
+        *topology.bridge(names, [CLIENT, _BALANCER, OTHER_NODE]),
         f"addr add {_API_ADDRESS}/24 dev br0",
         f"tuntap add dev {_NODE} mode tap",
         f"link set {_NODE} master br0 up",
     ]
     hosts[LAN].run("ip", "-batch", "-", text="\n".join(lines))
-    for name in (CLIENT, _BALANCER):
+    pod = "\n".join(topology.pod_links(_OTHER_POD, names))
+    hosts[_OTHER_POD].run("ip", "-batch", "-", text=pod)
+    hosts[OTHER_NODE].run("ip", "-batch", "-", text="\n".join(topology.node_side(_OTHER_POD)))
+    for name in (CLIENT, _BALANCER, OTHER_NODE):
         hosts[name].run("ip", "-batch", "-", text="\n".join(topology.lan_links(name)))
+    hosts[OTHER_NODE].sysctl(ipv4__ip_forward=1, ipv4__conf__all__rp_filter=0)
 
 
 async def _furnish(machine: Machine, api: str, token: str) -> None:
     """Pods and routes, and what kube-proxy finds."""
-    pool, gateway = topology.POOLS[_BALANCER][0], topology.lan_addresses(_BALANCER)[0]
-    pods = topology.POD_NETWORKS[0]
+    pool, gateway = topology.POOLS[_BALANCER][0], lan_addresses(_BALANCER)[0]
+    pods = POD_NETWORKS[0]
     lines = [
         f"ip addr add {_NODE_ADDRESS}/24 dev eth0",
         f"ip route add {pool} via {gateway}",
+        f"ip route add {pod_addresses(_OTHER_POD)[0]} via {lan_addresses(OTHER_NODE)[0]}",
         "sysctl -w net.ipv4.ip_forward=1",
         f"iptables -t nat -A POSTROUTING -s {pods} ! -d {pods} -o eth0 -j MASQUERADE",
     ]
     for pod, subnet in (("server1", 0), ("caller1", 64)):
-        address, router = topology.pod_addresses(pod)[0], f"10.244.1.{subnet + 1}"
+        address, router = pod_addresses(pod)[0], f"10.244.1.{subnet + 1}"
         lines += [
             f"ip netns add {pod}",
             f"ip link add {pod} type veth peer name eth0 netns {pod}",
@@ -212,7 +245,7 @@ async def _furnish(machine: Machine, api: str, token: str) -> None:
         ]
     await machine.do("\n".join(lines))
     await machine.write("/srv/index.html", "server1")
-    await machine.do(f"ip netns exec server1 httpd -p {topology.pod_addresses('server1')[0]}:{PORT} -h /srv")
+    await machine.do(f"ip netns exec server1 httpd -p {pod_addresses('server1')[0]}:{PORT} -h /srv")
     await machine.write("/tmp/kubeconfig", yaml.safe_dump(_kubeconfig(api, token)))
     await machine.do(f"ipvsadm --set {_OTHER_TIMEOUTS}")
 
@@ -239,7 +272,7 @@ def _additions() -> dict[str, object]:
     """What a node adds to a translated configuration."""
     return {
         "hostnameOverride": _NODE,
-        "clusterCIDR": topology.POD_NETWORKS[0],
+        "clusterCIDR": POD_NETWORKS[0],
         "clientConnection": {"kubeconfig": "/tmp/kubeconfig"},
         "metricsBindAddress": "127.0.0.1:10249",
         "conntrack": {"maxPerCore": 0, "min": 0},

@@ -94,13 +94,29 @@ def on_a_node(configuration: Json, additions: Json) -> Json:
 
 
 class TranslatedKubeProxy(KubeProxy):
-    """kube-proxy with a translated configuration in the place of the lab's own."""
+    """
+    kube-proxy with a translated configuration in the place of the lab's own.
 
-    def __init__(self, lab: Lab, node: str, configuration: Json, binary: Path, directory: Path, api: Path) -> None:
+    Not `knows_pods`: it is not told which addresses are pods'.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        node: str,
+        configuration: Json,
+        binary: Path,
+        directory: Path,
+        api: Path,
+        *,
+        knows_pods: bool = True,
+    ) -> None:
         super().__init__(binary, lab.hosts[node], lab.mode, directory, api)
         file = directory / f"{node}.yaml"
         additions = yaml.safe_load(file.read_text())
         del additions["mode"]
+        if not knows_pods:
+            del additions["clusterCIDR"]
         file.write_text(yaml.safe_dump(on_a_node(configuration, additions)))
 
 
@@ -134,14 +150,14 @@ def _forget_rules(proxy: KubeProxy) -> None:
 
 @contextlib.asynccontextmanager
 async def with_translated(
-    lab: Lab, configuration: Json, binary: Path, directory: Path, api: Path
+    lab: Lab, configuration: Json, binary: Path, directory: Path, api: Path, *, knows_pods: bool = True
 ) -> AsyncIterator[Lab]:
     """The lab with kube-proxies that run a translated configuration; its own are back at the end."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(without_kube_proxy(lab))
         proxies: dict[str, KubeProxy] = {}
         for node in lab.proxies:
-            proxy = TranslatedKubeProxy(lab, node, configuration, binary, directory, api)
+            proxy = TranslatedKubeProxy(lab, node, configuration, binary, directory, api, knows_pods=knows_pods)
             proxies[node] = await stack.enter_async_context(proxy)
         changed = dataclasses.replace(lab, proxies=proxies)
         await _started(changed)

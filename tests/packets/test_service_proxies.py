@@ -20,7 +20,7 @@ from tests.packets.lab import Lab, Served, healthy, outgoing
 from tests.packets.relay import Relay
 from tests.packets.rows import INSIDE, OUTSIDE, ROWS, View, other, view
 from tests.packets.serviceproxies import dataplane
-from tests.packets.topology import NODES, pod_addresses
+from tests.packets.topology import NODES, lan_addresses, pod_addresses
 
 LOAD_BALANCER, SHORT_CUT, NOT_AT_ALL, UNKNOWN = (
     "through the load balancer",
@@ -89,6 +89,85 @@ def configured(configuration: data.Json) -> list[data.Json]:
     """A cluster's DaemonSet kube-proxy, and its ConfigMap with this configuration."""
     config_map, daemonset, _ = data.objects("kubeadm")
     return [{**config_map, "data": {"config.conf": yaml.safe_dump(configuration)}}, daemonset]
+
+
+# ---- policy Local, from inside
+
+CALLERS = {
+    "node1": ("node", "node1"),
+    "caller1": ("pod", "node1"),
+    "node2": ("node", "node2"),
+    "caller2": ("pod", "node2"),
+}
+
+
+async def got_on_each_node(served: Served) -> dict[tuple[str, str], str]:
+    """By kind of client and its node, what `explain` would call what it got."""
+    address, found = await served.address(), {}
+    for host, client in CALLERS.items():
+        before = await served.flows(address, "TCP")
+        lost = await clients.unserved(served.lab.hosts[host], address, 80)
+        passed = await served.flows(address, "TCP") > before
+        found[client] = NOT_AT_ALL if lost else LOAD_BALANCER if passed else SHORT_CUT
+    return found
+
+
+async def explained_of_each_node(served: Served, api: Path) -> dict[tuple[str, str], str]:
+    """The same, as `explain` says it."""
+    said = (await dataplane("explain", f"{NAMESPACE}/{served.name}", "-o", "json", kubeconfig=api)).json()
+    rows = [one for one in said["clients"] if one["client"] != "outside"]
+    return {(one["client"], node): one["path"] for one in rows for node in one["nodes"] or NODES}
+
+
+@modes
+async def test_policy_local_does_not_bind_clients_inside_wherever_the_pods_are(
+    lab: Lab, ip_mode: str, control_plane: ControlPlane
+) -> None:
+    # The pods' addresses are known to this kube-proxy, as its configuration says.
+    configuration = {
+        **(await serviceproxies.translated(json.dumps({"mode": lab.mode.upper()}))),
+        "clusterCIDR": "10.244.0.0/16",
+    }
+    async with (
+        made(lab.kube, configured(configuration)),
+        lab.service(ip_mode, pods=("server1",), externalTrafficPolicy="Local") as served,
+    ):
+        await served.wait_balancer(lambda one: healthy(one) == {"node1": True, "node2": False})
+        found = await got_on_each_node(served)
+        assert found == dict.fromkeys(CALLERS.values(), {"VIP": SHORT_CUT, "Proxy": LOAD_BALANCER}[ip_mode])
+        assert await explained_of_each_node(served, control_plane.kubeconfig) == found
+
+
+async def test_a_kube_proxy_that_was_not_told_the_pods_addresses_binds_pods_to_policy_local_and_explain_says_so(
+    lab: Lab, binaries: dict[str, Path], control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    configuration = await serviceproxies.translated(json.dumps({"mode": lab.mode.upper()}))
+    api = control_plane.kubeconfig
+    async with (
+        serviceproxies.with_translated(
+            lab, configuration, binaries["kube-proxy"], tmp_path, api, knows_pods=False
+        ) as changed,
+        made(lab.kube, configured(configuration)),
+        changed.service("VIP", pods=("server1",), externalTrafficPolicy="Local") as served,
+    ):
+        found = await got_on_each_node(served)
+        assert found == {**dict.fromkeys(CALLERS.values(), SHORT_CUT), ("pod", "node2"): NOT_AT_ALL}
+        assert await explained_of_each_node(served, api) == found
+
+
+async def test_to_a_node_all_clients_of_a_load_balancer_that_connects_itself_are_one_and_affinity_keeps_it(
+    lab: Lab, control_plane: ControlPlane
+) -> None:
+    async with (
+        made(lab.kube, configured(await serviceproxies.translated(json.dumps({"mode": lab.mode.upper()})))),
+        lab.service("Proxy", sessionAffinity="ClientIP") as served,
+    ):
+        (port,) = (await served.get())["spec"]["ports"]
+        (node, _), balancer = lan_addresses("node1"), lab.hosts["balancer"]
+        pods = {(await clients.ask(balancer, node, port["nodePort"])).pod for _ in range(12)}
+        assert len(pods) == 1
+        said = await dataplane("explain", f"{NAMESPACE}/{served.name}", kubeconfig=control_plane.kubeconfig)
+        assert "all its clients are one to a node: sessionAffinity sends them to one pod" in said.out
 
 
 # ---- no kube-proxy

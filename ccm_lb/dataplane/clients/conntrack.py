@@ -67,9 +67,18 @@ def reply_source(text: str, connection: Connection) -> str | None:
     return None
 
 
-def bound(route: str) -> bool:
-    """Whether `ip route get ADDRESS` says that the address is this machine's own, as IPVS makes it (kube-ipvs0)."""
-    return route.split()[:1] == ["local"]
+def bound(address: str, route: str | None) -> bool:
+    """Whether `ip route get ADDRESS` says that it is this machine's own, as IPVS makes it (kube-ipvs0); loopback addresses always are."""
+    known = addresses.address(address)
+    return route is not None and route.split()[:1] == ["local"] and known is not None and not known.is_loopback
+
+
+def unanswered(address: str, port: int, route: str | None, error: str) -> Probed:
+    """What is known where no connection came about."""
+    if bound(address, route):
+        reason = f"{address} is bound to this machine, as IPVS does it, and nobody answers there: {error}"
+        return Probed(Answer.SHORT_CUT, reason)
+    return Probed(Answer.CANNOT_TELL, f"no connection to {address}:{port}: {error}")
 
 
 def judge(connection: Connection, table: str | None, route: str | None, *, on_a_node: bool | None) -> Probed:
@@ -78,7 +87,7 @@ def judge(connection: Connection, table: str | None, route: str | None, *, on_a_
 
     `table` and `route` are None where they could not be read; `on_a_node` whether this network namespace is a node's, None if unknown.
     """
-    if route is not None and bound(route):
+    if bound(connection.address, route):
         return Probed(Answer.SHORT_CUT, f"{connection.address} is bound to this machine, as IPVS does it")
     if table is None:
         return Probed(Answer.CANNOT_TELL, "the connection table cannot be read: it takes root, on a node")

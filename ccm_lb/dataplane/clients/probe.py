@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ccm_lb.dataplane.clients import conntrack
-from ccm_lb.dataplane.clients.conntrack import Answer, Connection, Probed
+from ccm_lb.dataplane.clients.conntrack import Connection, Probed
 
 TABLE = Path("/proc/net/nf_conntrack")
 TIMEOUT = 5.0  # seconds for the connection, and for each command
@@ -25,7 +25,8 @@ async def probe(address: str, port: int, node_addresses: Sequence[str] | None, *
         async with asyncio.timeout(TIMEOUT):
             _, writer = await asyncio.open_connection(address, port, family=family)
     except (OSError, TimeoutError) as error:
-        return Probed(Answer.CANNOT_TELL, f"no connection to {address}:{port}: {str(error) or 'no answer'}")
+        route = await _output("ip", "route", "get", address)
+        return conntrack.unanswered(address, port, route, str(error) or "no answer")
     try:
         source, source_port, *_ = writer.get_extra_info("sockname")
         connection = Connection(source, source_port, address, port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from ccm_lb.dataplane.model import Kind, ServiceProxy
+from ccm_lb.dataplane.model import IP_MODE_GATE, Kind, Mode, ServiceProxy
 from ccm_lb.dataplane.versions import Version
 
 
@@ -101,6 +101,8 @@ def ip_mode(proxy: ServiceProxy) -> Verdict:
     if proxy.kind is Kind.ANTREA_PROXY and proxy.settings.get("proxyLoadBalancerIPs") == "false":
         reason = "with proxyLoadBalancerIPs false Antrea Proxy leaves load balancers' addresses alone"
         return Verdict(Honours.NEVER_BOUND, reason, "antrea-io/antrea docs/antrea-proxy.md")
+    if (gated := _gated(proxy)) is not None:
+        return gated
     known = [one for one in DIFFERENCES if one.kind is proxy.kind]
     if not known:
         return Verdict(Honours.UNKNOWN, f"whether {proxy.kind} acts on ipMode is not known here", "")
@@ -114,3 +116,20 @@ def ip_mode(proxy: ServiceProxy) -> Verdict:
         return Verdict(Honours.UNKNOWN, f"{proxy.version} leads to the release that changed it", "")
     (found,) = [one for one in known if one.covers(proxy.version)]
     return Verdict(found.honours, found.reason, found.source)
+
+
+def _gated(proxy: ServiceProxy) -> Verdict | None:
+    """What a kube-proxy whose configuration was read makes of its feature gate; None where the version alone decides."""
+    if proxy.kind is not Kind.KUBE_PROXY or proxy.version is None or not _FIRST_GATED <= proxy.version < _UNGATED:
+        return None
+    gate = proxy.settings.get(IP_MODE_GATE)
+    if gate is not None:
+        honours = Honours.YES if gate == "true" else Honours.NO
+        return Verdict(honours, f"kube-proxy's configuration has the feature gate LoadBalancerIPMode {gate}", _GATE)
+    if proxy.version < Version(1, 30) and proxy.mode not in (None, Mode.UNKNOWN):
+        reason = "kube-proxy 1.29 needs the feature gate LoadBalancerIPMode, and its configuration does not have it"
+        return Verdict(Honours.NO, reason, _GATE)
+    return None
+
+
+_FIRST_GATED, _UNGATED = Version(1, 29), Version(1, 32)

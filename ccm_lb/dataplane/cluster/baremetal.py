@@ -10,7 +10,7 @@ import dataclasses
 import enum
 
 from ccm_lb.dataplane import versions, workloads
-from ccm_lb.dataplane.cluster import daemonsets, infer, replacements, staticpods
+from ccm_lb.dataplane.cluster import announcers, daemonsets, infer, replacements, staticpods
 from ccm_lb.dataplane.cluster.observed import Object, Observed, Withheld
 from ccm_lb.dataplane.model import Evidence, Kind
 from ccm_lb.dataplane.versions import Version
@@ -92,7 +92,12 @@ def verify(seen: Observed) -> Verification:
         )
     replacement = replacements.find(seen)
     kind = replacement.kind if replacement is not None else _instead(seen)
-    notes = (*daemonsets.elsewhere(seen), *replacements.beside(seen), *(replacement.evidence if replacement else ()))
+    notes = (
+        *daemonsets.elsewhere(seen),
+        *replacements.beside(seen),
+        *announcers.evidence(seen),
+        *(replacement.evidence if replacement else ()),
+    )
     shown = [one for one in seen.daemonsets if workloads.name(one) == KUBE_PROXY or daemonsets.runs_kube_proxy(one)]
     running = [one for one in shown if workloads.scheduled(one) != 0]
     if running:

@@ -8,7 +8,16 @@ from typing import Any
 from ccm_lb.dataplane import workloads
 from ccm_lb.dataplane.cluster.observed import KUBE_SYSTEM, Object, Observed, Withheld
 from ccm_lb.dataplane.files import convert, documents
-from ccm_lb.dataplane.model import Confidence, Evidence, Kind, Mode, ServiceProxy
+from ccm_lb.dataplane.model import (
+    DETECT_LOCAL,
+    IP_MODE_GATE,
+    NO_DETECTOR,
+    Confidence,
+    Evidence,
+    Kind,
+    Mode,
+    ServiceProxy,
+)
 from ccm_lb.dataplane.versions import Version
 from ccm_lb.dataplane.workloads import KUBE_PROXY, Program
 from ccm_lb.errors import ConfigError
@@ -18,7 +27,7 @@ _SETTINGS = ("scheduler", "tcpTimeout", "tcpFinTimeout", "udpTimeout", "strictAR
 
 @dataclasses.dataclass(frozen=True)
 class Configured:
-    """A mode, as far as it is known, and the settings of IPVS."""
+    """A mode, as far as it is known, and the settings that matter beside it."""
 
     mode: Mode
     settings: dict[str, str]
@@ -143,7 +152,22 @@ def of_content(content: Object, where: str, version: Version | None, *, certain:
     settings = {}
     if mode is Mode.IPVS and isinstance(section, dict):
         settings = {f"ipvs.{name}": str(section[name]) for name in _SETTINGS if section.get(name) not in (None, "")}
+    gate = _ip_mode_gate(content, version)
+    if gate is not None:
+        settings[IP_MODE_GATE] = str(gate).lower()
+    if content.get("detectLocalMode") in (None, "", "ClusterCIDR") and not content.get("clusterCIDR"):
+        settings[DETECT_LOCAL] = NO_DETECTOR
     return Configured(mode, settings, (Evidence(where, fact),), certain)
+
+
+def _ip_mode_gate(content: Object, version: Version | None) -> bool | None:
+    """What it makes of LoadBalancerIPMode: by name, or with all of its stage; alpha in 1.29, beta up to 1.31, then without a gate."""
+    gates = content.get("featureGates")
+    if not isinstance(gates, dict) or version is None or version >= Version(1, 32):
+        return None
+    stage = gates.get("AllAlpha" if version < Version(1, 30) else "AllBeta")
+    found = gates.get("LoadBalancerIPMode", stage)
+    return found if isinstance(found, bool) else None
 
 
 def _mode(text: Any, version: Version | None) -> tuple[Mode, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from ccm_lb.dataplane import workloads
-from ccm_lb.dataplane.cluster import daemonsets, replacements, staticpods
+from ccm_lb.dataplane.cluster import announcers, daemonsets, replacements, staticpods
 from ccm_lb.dataplane.cluster.observed import Observed, Withheld
 from ccm_lb.dataplane.model import Confidence, Evidence, Kind, ServiceProxy, unknown
 
@@ -27,7 +27,7 @@ def service_proxy(seen: Observed) -> ServiceProxy:
     found = staticpods.Hidden() if shown is not None else staticpods.find(seen)
     kube_proxy = shown or found.proxy
     replacement = replacements.find(seen)
-    notes = (*daemonsets.elsewhere(seen), *replacements.beside(seen), *found.evidence)
+    notes = (*daemonsets.elsewhere(seen), *replacements.beside(seen), *announcers.evidence(seen), *found.evidence)
     if kube_proxy is not None and replacement is not None:
         both = f"{kube_proxy.name} and {replacement.name} both claim the Services"
         evidence = (*kube_proxy.evidence, *replacement.evidence, *notes)

@@ -48,22 +48,12 @@ def undecided(seen: Observed) -> str:
 
 
 def beside(seen: Observed) -> tuple[Evidence, ...]:
-    """Agents that are there and leave the Services to kube-proxy, and MetalLB, which says how traffic is delivered."""
-    found = [
+    """Agents that are there and leave the Services to kube-proxy."""
+    return tuple(
         Evidence(workloads.title("DaemonSet", one), "runs, and leaves Services to kube-proxy as far as can be seen")
         for one in _agents(seen)
         if _FOUND_BY_NAME[workloads.name(one)](seen, one) is None
-    ]
-    speakers = [one for one in seen.known_daemonsets if announces(one)]
-    fact = "announces addresses from the nodes and delivers to the address itself, where ipMode VIP is right"
-    return (*found, *(Evidence(workloads.title("DaemonSet", one), fact) for one in speakers))
-
-
-def announces(daemonset: Object) -> bool:
-    """MetalLB: `metallb-speaker` in GKE on bare metal and by Helm, `speaker` in its own manifests."""
-    name = workloads.name(daemonset)
-    images = {program.image_name for program in workloads.programs(daemonset)}
-    return name == "metallb-speaker" or (name == "speaker" and "speaker" in images)
+    )
 
 
 def _agents(seen: Observed) -> list[Object]:
@@ -71,8 +61,8 @@ def _agents(seen: Observed) -> list[Object]:
 
 
 def _cilium(seen: Observed, daemonset: Object) -> ServiceProxy | None:
-    data = _data(seen, daemonset, "cilium-config")
-    value = str(data.get("kube-proxy-replacement", "")).lower()
+    found = data(seen, daemonset, "cilium-config")
+    value = str(found.get("kube-proxy-replacement", "")).lower()
     if value not in _TRUE:
         return None
     where = f"ConfigMap {workloads.namespace(daemonset)}/cilium-config"
@@ -120,12 +110,7 @@ def _calico(seen: Observed, daemonset: Object) -> ServiceProxy | None:
 
 
 def _antrea(seen: Observed, daemonset: Object) -> ServiceProxy | None:
-    text = _data(seen, daemonset, "antrea-config").get("antrea-agent.conf", "")
-    try:
-        content: Any = documents.read(text, "antrea-agent.conf")[0].content
-    except ConfigError:
-        return None
-    proxy, gates = _mapping(_mapping(content).get("antreaProxy")), _mapping(_mapping(content).get("featureGates"))
+    proxy, gates = _mapping(_antrea_config(seen, daemonset).get("antreaProxy")), antrea_gates(seen, daemonset)
     if gates.get("AntreaProxy") is False or proxy.get("enable") is False or proxy.get("proxyAll") is not True:
         return None  # without proxyAll it serves pods alone, and kube-proxy the rest
     addresses = proxy.get("proxyLoadBalancerIPs") is not False
@@ -138,6 +123,19 @@ def _antrea(seen: Observed, daemonset: Object) -> ServiceProxy | None:
         evidence=(_runs(daemonset), Evidence(where, f"proxyAll true, proxyLoadBalancerIPs {str(addresses).lower()}")),
         rolling=workloads.rolling(daemonset),
     )
+
+
+def antrea_gates(seen: Observed, daemonset: Object) -> Mapping[str, Any]:
+    """The feature gates of Antrea's agent; empty where its configuration is not to be had."""
+    return _mapping(_antrea_config(seen, daemonset).get("featureGates"))
+
+
+def _antrea_config(seen: Observed, daemonset: Object) -> Mapping[str, Any]:
+    text = data(seen, daemonset, "antrea-config").get("antrea-agent.conf", "")
+    try:
+        return _mapping(documents.read(text, "antrea-agent.conf")[0].content)
+    except ConfigError:
+        return {}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -188,6 +186,7 @@ def _version(daemonset: Object, image: str) -> Version | None:
     return next((one.version for one in workloads.programs(daemonset) if one.image_name == image), None)
 
 
-def _data(seen: Observed, daemonset: Object, name: str) -> Mapping[str, Any]:
+def data(seen: Observed, daemonset: Object, name: str) -> Mapping[str, Any]:
+    """Of a ConfigMap beside an agent; empty where it is not to be had."""
     config_map = seen.config_map(workloads.namespace(daemonset), name)
     return (config_map.get("data") or {}) if isinstance(config_map, Mapping) else {}

@@ -10,7 +10,7 @@ from ccm_lb.dataplane import versions, workloads
 from ccm_lb.dataplane.cluster import daemonsets
 from ccm_lb.dataplane.cluster.observed import Object, Observed, Withheld
 from ccm_lb.dataplane.files import convert
-from ccm_lb.dataplane.model import Confidence, Evidence, Kind, ServiceProxy
+from ccm_lb.dataplane.model import DETECT_LOCAL, Confidence, Evidence, Kind, ServiceProxy
 
 _NODE_ARGS = "k3s.io/node-args"
 
@@ -94,7 +94,8 @@ def _k3s(nodes: Sequence[Object]) -> Hidden:
             Confidence.LIKELY,
             configured.mode,
             versions.parse(version),
-            configured.settings,
+            # It tells kube-proxy by itself which addresses are pods'.
+            {name: value for name, value in configured.settings.items() if name != DETECT_LOCAL},
             (inside, *configured.evidence),
         )
     )

@@ -4,9 +4,19 @@ import pytest
 
 from ccm_lb.dataplane import versions
 from ccm_lb.dataplane.clients import effect, supportmatrix
-from ccm_lb.dataplane.clients.effect import Delivery, Path, Policy
+from ccm_lb.dataplane.clients.effect import Client, Endpoints, Path, Policy, Spec
 from ccm_lb.dataplane.clients.supportmatrix import Honours
-from ccm_lb.dataplane.model import Confidence, Kind, Mode, ServiceProxy, unknown
+from ccm_lb.dataplane.model import (
+    DETECT_LOCAL,
+    IP_MODE_GATE,
+    NO_DETECTOR,
+    Confidence,
+    Delivery,
+    Kind,
+    Mode,
+    ServiceProxy,
+    unknown,
+)
 from ccm_lb.objects import IPMode, LoadBalancerIngress
 
 VIP = LoadBalancerIngress(ip="203.0.113.10", ip_mode=IPMode.VIP)
@@ -66,7 +76,7 @@ NOBODY_KNOWS = unknown("DaemonSets could not be looked at")
 def test_what_clients_get(
     found: ServiceProxy, ingress: LoadBalancerIngress, delivery: Delivery, outside: Path, inside: Path
 ) -> None:
-    outcomes = effect.outcomes(found, ingress, delivery, Policy.CLUSTER)
+    outcomes = effect.outcomes(found, ingress, delivery, Spec())
     assert [(one.client.value, one.path) for one in outcomes] == [
         ("outside", outside),
         ("node", inside),
@@ -76,14 +86,84 @@ def test_what_clients_get(
     assert all(one.source for one in outcomes if one.path is not Path.UNKNOWN)
 
 
-def test_policy_local_keeps_the_source_outside_and_binds_ipvs_alone_inside() -> None:
-    def reasons(found: ServiceProxy) -> list[str]:
-        return [one.reason for one in effect.outcomes(found, VIP, Delivery.NODE_PORT, Policy.LOCAL)]
+LOCAL = Spec(Policy.LOCAL)
+BLIND = proxy(Kind.KUBE_PROXY, "1.37.2", Mode.NFTABLES, **{DETECT_LOCAL: NO_DETECTOR})
+NO_MODE = proxy(Kind.KUBE_PROXY, "1.37.2", Mode.UNKNOWN)
+HERE, ELSEWHERE = Endpoints.HERE, Endpoints.ELSEWHERE
 
-    assert "the source address is kept" in reasons(IPTABLES)[0]
-    assert "does not bind clients inside" in reasons(IPTABLES)[1]
-    assert "to pods on the same node alone" in reasons(IPVS)[2]
-    assert "Local" not in reasons(CILIUM)[1]
+
+@pytest.mark.parametrize(
+    ("found", "ingress", "node", "pod"),
+    [
+        (IPTABLES, VIP, {None: Path.SHORT_CUT}, {None: Path.SHORT_CUT}),
+        (NFTABLES, VIP, {None: Path.SHORT_CUT}, {None: Path.SHORT_CUT}),
+        (IPVS, VIP, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.BROKEN}, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.SHORT_CUT}),
+        (BLIND, VIP, {None: Path.SHORT_CUT}, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.BROKEN}),
+        (NO_MODE, VIP, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.UNKNOWN}, {None: Path.SHORT_CUT}),
+        (CILIUM, VIP, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.UNKNOWN}, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.UNKNOWN}),
+        (proxy(Kind.KUBE_PROXY, "1.28.5", Mode.IPVS), PROXY, {HERE: Path.SHORT_CUT, ELSEWHERE: Path.BROKEN},
+         {HERE: Path.SHORT_CUT, ELSEWHERE: Path.SHORT_CUT}),
+        *((one, PROXY, {None: Path.LOAD_BALANCER}, {None: Path.LOAD_BALANCER}) for one in (IPTABLES, IPVS, NFTABLES, BLIND)),
+    ],
+)  # fmt: skip
+def test_policy_local_tells_nodes_apart_where_the_node_takes_the_address(
+    found: ServiceProxy,
+    ingress: LoadBalancerIngress,
+    node: dict[Endpoints | None, Path],
+    pod: dict[Endpoints | None, Path],
+) -> None:
+    outside, *inside = effect.outcomes(found, ingress, Delivery.NODE_PORT, LOCAL)
+    assert (outside.client, outside.endpoints) == (Client.OUTSIDE, None)
+    for client, expected in ((Client.NODE, node), (Client.POD, pod)):
+        assert {one.endpoints: one.path for one in inside if one.client is client} == expected
+    assert all(one.reason for one in inside)
+
+
+def test_the_reasons_of_policy_local_name_what_is_behind_them() -> None:
+    def reason(found: ServiceProxy, client: Client, where: Endpoints | None) -> str:
+        rows = effect.outcomes(found, VIP, Delivery.NODE_PORT, LOCAL)
+        (one,) = [each for each in rows if (each.client, each.endpoints) == (client, where)]
+        return one.reason
+
+    assert "the source address is kept" in reason(IPTABLES, Client.OUTSIDE, None)
+    assert "does not bind clients inside" in reason(IPTABLES, Client.NODE, None)
+    assert "a pod on the same node" in reason(IPVS, Client.POD, HERE)
+    assert "the client's source is the load balancer's own address" in reason(IPVS, Client.NODE, ELSEWHERE)
+    assert "unless the network plug-in masquerades" in reason(IPVS, Client.NODE, ELSEWHERE)
+    assert "clusterCIDR" in reason(BLIND, Client.POD, ELSEWHERE)
+    assert "not known here of cilium" in reason(CILIUM, Client.POD, ELSEWHERE)
+
+
+def test_affinity_and_source_ranges_are_told_where_they_make_a_difference() -> None:
+    spec = Spec(affinity=True, source_ranges=True)
+    outside, node, _ = effect.outcomes(IPVS, VIP, Delivery.NODE_PORT, spec)
+    assert "sessionAffinity sends them to one pod" in outside.reason
+    assert "loadBalancerSourceRanges" in node.reason
+    outside, node, _ = effect.outcomes(IPVS, VIP, Delivery.ADDRESS, Spec())
+    assert "sessionAffinity" not in outside.reason
+    assert "loadBalancerSourceRanges" not in node.reason
+
+
+@pytest.mark.parametrize(
+    ("version", "gate", "mode", "expected"),
+    [
+        ("1.28.5", "true", Mode.IPTABLES, Honours.NO),
+        ("1.29.3", "true", Mode.IPTABLES, Honours.YES),
+        ("1.29.3", "false", Mode.IPTABLES, Honours.NO),
+        ("1.29.3", None, Mode.IPTABLES, Honours.NO),
+        ("1.29.3", None, Mode.UNKNOWN, Honours.UNKNOWN),
+        ("1.30.1", None, Mode.IPTABLES, Honours.YES),
+        ("1.31.9", "false", Mode.IPVS, Honours.NO),
+        ("1.32.0", "false", Mode.IPVS, Honours.YES),
+    ],
+)
+def test_the_feature_gate_decides_as_long_as_there_is_one(
+    version: str, gate: str | None, mode: Mode, expected: Honours
+) -> None:
+    settings = {IP_MODE_GATE: gate} if gate else {}
+    verdict = supportmatrix.ip_mode(proxy(Kind.KUBE_PROXY, version, mode, **settings))
+    assert verdict.honours is expected
+    assert verdict.source
 
 
 @pytest.mark.parametrize(

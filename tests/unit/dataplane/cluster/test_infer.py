@@ -9,7 +9,7 @@ import yaml
 
 from ccm_lb.dataplane.cluster import infer
 from ccm_lb.dataplane.cluster.observed import Observed, Withheld
-from ccm_lb.dataplane.model import Confidence, Kind, Mode
+from ccm_lb.dataplane.model import DETECT_LOCAL, IP_MODE_GATE, NO_DETECTOR, Confidence, Kind, Mode
 from tests import data
 from tests.data import cluster, objects, observed
 
@@ -401,3 +401,50 @@ def test_the_answer_as_json() -> None:
         "rolling": True,
     }
     assert infer.service_proxy(Observed()).as_json()["mode"] is None
+
+
+# ---- what kube-proxy's configuration says beside its mode
+
+
+def configured(version: str, text: str) -> dict[str, str]:
+    config_map, daemonset, *rest = objects("kubeadm", MODE="iptables")
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    container["image"] = f"registry.k8s.io/kube-proxy:{version}"
+    items = [{**config_map, "data": {"config.conf": text}}, daemonset, *rest]
+    return dict(infer.service_proxy(observed(items)).settings)
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "expected"),
+    [
+        ("v1.29.3", "{LoadBalancerIPMode: true}", "true"),
+        ("v1.29.3", "{AllAlpha: true}", "true"),
+        ("v1.29.3", "{AllAlpha: true, LoadBalancerIPMode: false}", "false"),
+        ("v1.31.0", "{AllAlpha: true}", None),
+        ("v1.31.0", "{AllBeta: false}", "false"),
+        ("v1.31.0", "{AllBeta: false, LoadBalancerIPMode: true}", "true"),
+        ("v1.31.0", "{LoadBalancerIPMode: maybe}", None),
+        ("v1.31.0", "[LoadBalancerIPMode]", None),
+        ("v1.32.0", "{LoadBalancerIPMode: false}", None),
+        ("latest", "{LoadBalancerIPMode: false}", None),
+    ],
+)
+def test_the_gate_for_ip_mode_is_a_setting_while_there_is_one(version: str, gates: str, expected: str | None) -> None:
+    assert configured(version, f"clusterCIDR: 10.0.0.0/8\nfeatureGates: {gates}\n").get(IP_MODE_GATE) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mode: iptables", NO_DETECTOR),
+        ("detectLocalMode: ClusterCIDR", NO_DETECTOR),
+        ("clusterCIDR: 10.244.0.0/16", None),
+        ("detectLocalMode: NodeCIDR", None),
+    ],
+)
+def test_a_kube_proxy_that_was_not_told_the_pods_addresses_is_known_as_one(text: str, expected: str | None) -> None:
+    assert configured("v1.37.2", text).get(DETECT_LOCAL) == expected
+
+
+def test_k3s_tells_its_kube_proxy_the_pods_addresses() -> None:
+    assert DETECT_LOCAL not in infer.service_proxy(cluster("k3s")).settings
