@@ -8,7 +8,13 @@ from tests.controlplane.kube import Kube, KubeError
 
 Json = dict[str, Any]
 
-_RESOURCES = {"DaemonSet": "apps/v1/daemonsets", "ConfigMap": "configmaps", "Pod": "pods", "Node": "nodes"}
+_RESOURCES = {
+    "DaemonSet": "apps/v1/daemonsets",
+    "ConfigMap": "configmaps",
+    "Pod": "pods",
+    "Node": "nodes",
+    "Service": "services",
+}
 
 
 def resource(obj: Json) -> str:

@@ -49,13 +49,35 @@ def objects(cluster: str) -> list[data.Json]:
             return [node("rhel", "Red Hat Enterprise Linux 8.6 (Ootpa)", "4.18.0-372.el8.x86_64")]
         case "focal":
             return [node("focal", "Ubuntu 20.04.6 LTS", "5.4.0-150-generic")]
+        case "gate" | "no-gate":
+            return gated(on=cluster == "gate")
         case "kubeadm":
             return data.objects("kubeadm", MODE="iptables")
     return data.objects(cluster)
 
 
+def gated(*, on: bool) -> list[data.Json]:
+    """kube-proxy 1.29 with its feature gate on or off, and Services that publish an address."""
+    config_map, daemonset, *rest = data.objects("kubeadm", MODE="iptables")
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    container["image"] = "registry.k8s.io/kube-proxy:v1.29.4"
+    config = f"clusterCIDR: 10.244.0.0/16\nfeatureGates: {{LoadBalancerIPMode: {str(on).lower()}}}\n"
+    modes = {"vip": {"ipMode": "VIP"}, "proxy": {"ipMode": "Proxy"}, "unsaid": {}}
+    services = [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+            "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.80", **mode}]}},
+        }
+        for name, mode in modes.items()
+    ]
+    return [{**config_map, "data": {"config.conf": config}}, daemonset, *rest, *services]
+
+
 def test_the_page_has_its_rows() -> None:
-    assert len(rows()) == 38
+    assert len(rows()) == 47
     assert {row.cluster for row in rows()} >= {"", "kubeadm", "aks", "gke-baremetal", "gke-classic", "k3s", "microk8s"}
 
 
