@@ -1,0 +1,59 @@
+"""What the image's container gives a process: a uid without a name, no home, no folder to write to, nearly no environment."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yarl
+
+from tests.harness import objects, pod
+from tests.harness.controller import Controller
+from tests.harness.stack import MANIFESTS, Stack, answer
+
+
+def status(pid: int) -> dict[str, list[str]]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
+
+
+def variables(pid: int) -> set[str]:
+    return {one.partition("=")[0] for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if one}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into the root of another user's process")
+async def test_every_controller_of_these_tests_runs_as_the_image_does(stack: Stack) -> None:
+    async with stack.controller() as controller:
+        await controller.start_ready()
+        assert controller.pid is not None
+        seen, root = status(controller.pid), Path(f"/proc/{controller.pid}/root")
+        assert seen["Uid"] == seen["Gid"] == ["65532"] * 4
+        assert (seen["CapBnd"], seen["CapEff"], seen["NoNewPrivs"]) == (["0" * 16], ["0" * 16], ["1"])
+        assert variables(controller.pid) == {"PATH", "PYTHONUNBUFFERED"}
+        assert os.statvfs(root).f_flag & os.ST_RDONLY
+        assert not [name for name in ("home", "work", "var") if (root / name).exists()]
+        assert not controller.logged("the watch ended"), controller.last_words()
+
+
+async def test_a_replica_in_a_pod_serves_with_its_service_account_and_its_secret(stack: Stack) -> None:
+    account = "/var/run/secrets/kubernetes.io/serviceaccount"
+    token = stack.directory / "token"
+    token.write_text(await stack.kube.token("kube-system", "ccm-lb"))
+    server = yarl.URL(stack.plane.url)
+    mounts = pod.Mounts(
+        {
+            "/etc/ccm-lb/ccm-lb.yaml": MANIFESTS / "overlays" / "fakecloud" / "ccm-lb.yaml",
+            "/etc/ccm-lb/cloud.yaml": stack.cloud.config(),
+            f"{account}/token": token,
+            f"{account}/ca.crt": stack.plane.ca,
+        },
+        {"KUBERNETES_SERVICE_HOST": str(server.host), "KUBERNETES_SERVICE_PORT": str(server.port)},
+    )
+    await stack.add_node("n1")
+    async with Controller.in_pod(stack.directory, mounts, *pod.arguments()) as controller:
+        await controller.start_ready()
+        created = await stack.create(objects.service("web"))
+        await stack.serve(created, "n1")
+        assert await answer(await stack.wait_served("web")) == "n1"
+        log = controller.log.read_text()
+        assert "Traceback" not in log
+        assert "the watch ended" not in log
