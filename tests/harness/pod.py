@@ -80,8 +80,12 @@ def _container() -> container.Spec:
 
 
 def _image_environment() -> dict[str, str]:
-    """What the last stage of the Dockerfile sets, with this machine's folder in the place of the image's."""
-    stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
-    words = [word for line in stage.splitlines() if line.startswith("ENV ") for word in line.split()[1:]]
-    told = dict(word.split("=", 1) for word in words)
+    """What the Dockerfile sets for the last of its images, with this machine's folder in the place of the image's."""
+    stages: dict[str, dict[str, str]] = {}
+    told: dict[str, str] = {}
+    for words in map(str.split, (ROOT / "Dockerfile").read_text().splitlines()):
+        if words[:1] == ["FROM"]:
+            told = stages[words[-1]] = dict(stages.get(words[1], {}))
+        elif words[:1] == ["ENV"]:
+            told.update(word.split("=", 1) for word in words[1:])
     return {**told, "PATH": f"{sys.prefix}/bin:{_SYSTEM_PATH}"}

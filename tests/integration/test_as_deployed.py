@@ -28,7 +28,7 @@ async def test_every_controller_of_these_tests_runs_as_the_image_does(stack: Sta
         seen, root = status(controller.pid), Path(f"/proc/{controller.pid}/root")
         assert seen["Uid"] == seen["Gid"] == ["65532"] * 4
         assert (seen["CapBnd"], seen["CapEff"], seen["NoNewPrivs"]) == (["0" * 16], ["0" * 16], ["1"])
-        assert variables(controller.pid) == {"PATH", "PYTHONUNBUFFERED"}
+        assert variables(controller.pid) == {"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
         assert os.statvfs(root).f_flag & os.ST_RDONLY
         assert not [name for name in ("home", "work", "var") if (root / name).exists()]
         assert not controller.logged("the watch ended"), controller.last_words()
