@@ -54,6 +54,10 @@ async def test_a_replica_in_a_pod_serves_with_its_service_account_and_its_secret
         created = await stack.create(objects.service("web"))
         await stack.serve(created, "n1")
         assert await answer(await stack.wait_served("web")) == "n1"
+        host = f'host="{server.authority}"'
+        assert all(
+            host in line for line in (await controller.get("/metrics"))[1].splitlines() if "rest_client_" in line[:12]
+        )
         log = controller.log.read_text()
         assert "Traceback" not in log
         assert "the watch ended" not in log
