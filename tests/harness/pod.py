@@ -87,5 +87,5 @@ def _image_environment() -> dict[str, str]:
         if words[:1] == ["FROM"]:
             told = stages[words[-1]] = dict(stages.get(words[1], {}))
         elif words[:1] == ["ENV"]:
-            told.update(word.split("=", 1) for word in words[1:])
+            told.update({name: value for name, _, value in (word.partition("=") for word in words[1:])})
     return {**told, "PATH": f"{sys.prefix}/bin:{_SYSTEM_PATH}"}
