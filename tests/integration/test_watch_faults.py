@@ -177,7 +177,7 @@ async def test_a_cloud_that_restarts_has_kept_everything_and_serves_on(stack: St
 
 
 async def test_a_watch_that_is_refused_is_told_in_our_words_alone(stack: Stack, api_proxy: FaultProxy) -> None:
-    api_proxy.add(Rule(Answer(403, "Forbidden"), WATCHES, times=4))
+    api_proxy.add(Rule(Answer(403, "Forbidden"), SERVICES, times=2))
     async with stack.controller("-v=0", kubeconfig=stack.through(api_proxy)) as controller:
         await controller.start_ready()
         await controller.wait_logged("WARNING ccm_lb.kube.watch")
