@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -49,6 +50,8 @@ Examples:
 
 def main() -> None:
     """The console script: runs the command of sys.argv and exits; a user's mistake is one line on stderr, never a traceback."""
+    # A container's first process gets no signal that it does not handle: until `run` does, which imports for a second, this one.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     sys.exit(execute(sys.argv[1:]))
 
 
@@ -281,10 +284,15 @@ def backends(output: str) -> None:
 
 
 @cli.command()
-def version() -> None:
+@_OUTPUT
+def version(output: str) -> None:
     """Print the version."""
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    click.echo(f"ccm-lb {metadata.version('ccm-lb')} (kopf {metadata.version('kopf')}, Python {python})")
+    versions = {name: metadata.version(name) for name in ("ccm-lb", "kopf")}
+    versions["python"] = ".".join(str(part) for part in sys.version_info[:3])
+    if output == "json":
+        click.echo(json.dumps(versions, indent=2))
+    else:
+        click.echo(f"ccm-lb {versions['ccm-lb']} (kopf {versions['kopf']}, Python {versions['python']})")
 
 
 @cli.command(hidden=True)

@@ -1,6 +1,8 @@
 """What the image's container gives a process: a uid without a name, no home, no folder to write to, nearly no environment."""
 
+import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,15 @@ def status(pid: int) -> dict[str, list[str]]:
 
 def variables(pid: int) -> set[str]:
     return {one.partition("=")[0] for one in Path(f"/proc/{pid}/environ").read_text().split("\0") if one}
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def mapped(pid: int) -> str:
+    """The libraries that a process has loaded: how far its imports are."""
+    return Path(f"/proc/{pid}/maps").read_text()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into the root of another user's process")
@@ -61,3 +72,28 @@ async def test_a_replica_in_a_pod_serves_with_its_service_account_and_its_secret
         log = controller.log.read_text()
         assert "Traceback" not in log
         assert "the watch ended" not in log
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a process with the id 1 needs root")
+async def test_a_pod_that_is_deleted_while_it_starts_ends_at_once(tmp_path: Path) -> None:
+    """The kernel keeps a signal that nothing handles from a process with the id 1: the kubelet would wait for its grace period."""
+    cloud, kubeconfig = tmp_path / "cloud.yaml", tmp_path / "kubeconfig"
+    cloud.write_text("token: abc")
+    kubeconfig.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+    flags = ("--cloud-provider=fakecloud", f"--cloud-config={cloud}", f"--kubeconfig={kubeconfig}", "--port=0")
+    command = ("unshare", "--pid", "--fork", "--kill-child", *pod.command("run", *flags))
+    starter = await asyncio.create_subprocess_exec(*command)
+    try:
+        async with asyncio.timeout(60):
+            while not (first := children(starter.pid)) or "multidict" not in mapped(first[0]):
+                await asyncio.sleep(0.005)
+        os.kill(first[0], signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await starter.wait() == 128 + signal.SIGTERM
+    finally:
+        if starter.returncode is None:
+            starter.kill()
+        await starter.wait()

@@ -324,6 +324,11 @@ def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("ccm-lb ")
 
 
+def test_version_is_json_for_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.execute(["version", "--output=json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"ccm-lb", "kopf", "python"}
+
+
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute([]) == 0
     printed = capsys.readouterr().out
