@@ -163,6 +163,7 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     waiting = {"api": "not asked yet", "cloud": "not opened yet", "cache": "not filled yet"}
     for name in waiting:
         parts.checks.register(name, pending(waiting, name))
+    parts.checks.register("lease", parts.elector.failure)
     cluster_id = config.cluster_name
     if cluster_id is None:
         cluster_id = await persist(waiting, "api", cluster.cluster_id)

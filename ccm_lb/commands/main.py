@@ -2,7 +2,7 @@
 The command line `ccm-lb`.
 
 Whatever a command needs is imported when it runs: kopf and kubernetes cost seconds, and `--help` has no use for them.
-Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a restart may cure, 2 wrong configuration.
+Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a restart may cure, 2 a mistake of the user's, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -25,15 +26,20 @@ from ccm_lb.settings import config, precedence
 from ccm_lb.settings.config import Config
 from ccm_lb.settings.precedence import Setting, Source
 
+if TYPE_CHECKING:
+    from ccm_lb.commands import checks
+
 _SOURCES = {
     ParameterSource.COMMANDLINE: Source.FLAG,
     ParameterSource.ENVIRONMENT: Source.ENV,
     ParameterSource.DEFAULT_MAP: Source.FILE,
 }
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+_COMPLAINTS = "ccm_lb.complaints"
 _EPILOG = """\b
 Every setting is also an environment variable (--leader-elect: CCM_LB_LEADER_ELECT) and a key of the file (leader-elect:).
 Precedence: flag, environment, file, default. `ccm-lb config` shows what applies and where it comes from.
+Exit codes: 0 a clean stop, 1 a failure that a new start may cure, 2 a mistake in the command line or the settings.
 
 \b
 Examples:
@@ -44,6 +50,8 @@ Examples:
 
 def main() -> None:
     """The console script: runs the command of sys.argv and exits; a user's mistake is one line on stderr, never a traceback."""
+    # A container's first process gets no signal that it does not handle: until `run` does, which imports for a second, this one.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     sys.exit(execute(sys.argv[1:]))
 
 
@@ -88,14 +96,19 @@ class _Option(click.Option):
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         value = super().resolve_envvar_value(ctx)
         # For a Service named ccm-lb the kubelet sets CCM_LB_PORT=tcp://10.0.0.1:443 in every pod of its namespace.
-        return None if value and value.startswith(("tcp://", "udp://", "sctp://")) else value
+        return None if value and precedence.is_service_link(value) else value
 
 
 def _read_file(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
     if path is not None:
         from ccm_lb.backends import registry
 
-        given = precedence.from_file(registry.read_settings(Path(path)), path)
+        content = registry.read_settings(Path(path))
+        try:
+            given = precedence.from_file(content, path)
+        except ConfigError as error:
+            ctx.meta[_COMPLAINTS] = [str(error)]  # told with the others
+            given = precedence.from_file(precedence.known(content), path)
         if not isinstance(classes := given.get("load_balancer_class", []), list):
             given["load_balancer_class"] = [classes]  # click iterates over the value of an option that may be repeated
         ctx.default_map = given
@@ -142,10 +155,40 @@ def _given(ctx: click.Context) -> dict[str, Setting]:
 
 
 def _build(ctx: click.Context) -> tuple[Config, dict[str, Setting]]:
+    """The settings. Raises ConfigError with all that is wrong, in what they name too where that is known to be wanted."""
     from ccm_lb.backends import registry
 
     given = _given(ctx)
-    return precedence.build(given, registry.names()), given
+    complaints = [*ctx.meta.get(_COMPLAINTS, []), *precedence.unknown_variables(os.environ)]
+    try:
+        settings = precedence.build(given, registry.names())
+    except ConfigError as error:
+        from ccm_lb.commands import checks
+
+        complaints.append(str(error))
+        raise ConfigError("; ".join([*complaints, *checks.mistakes(_named_by(given))])) from None
+    if complaints:
+        raise ConfigError("; ".join([*complaints, *_mistakes(settings)]))
+    return settings, given
+
+
+def _mistakes(settings: Config) -> list[str]:
+    from ccm_lb.commands import checks
+
+    return checks.mistakes(checks.Named(*(getattr(settings, field) for field in checks.Named._fields)))
+
+
+def _named_by(given: Mapping[str, Setting]) -> checks.Named:
+    """As far as it was given as text: the rest of the settings is wrong."""
+    from ccm_lb.commands import checks
+
+    texts = {field: given[field].value for field in checks.Named._fields if field in given}
+    named = {
+        field: text if field in ("cloud_provider", "master") else Path(text)
+        for field, text in texts.items()
+        if text and isinstance(text, str)
+    }
+    return checks.Named(**named)  # type: ignore[arg-type] # each is of its field's type
 
 
 @click.group(context_settings=_CONTEXT, invoke_without_command=True, epilog=_EPILOG)
@@ -165,7 +208,12 @@ def run(ctx: click.Context, /, **_: object) -> int:
     settings, _given_settings = _build(ctx)
     from ccm_lb import app
 
-    return asyncio.run(app.run(settings))
+    try:
+        return asyncio.run(app.run(settings))
+    except ConfigError as error:
+        # It stopped at the first; whoever mends it wants to know of the others.
+        others = [one for one in _mistakes(settings) if one != str(error)]
+        raise ConfigError("; ".join([str(error), *others])) from error
 
 
 _OUTPUT = click.option(
@@ -177,8 +225,14 @@ _OUTPUT = click.option(
 @_OUTPUT
 @click.pass_context
 def show_config(ctx: click.Context, /, output: str, **_: object) -> None:
-    """Print what `run` would use, and where it comes from."""
+    """Print what `run` would use, and where it comes from; end with 2 where `run` would."""
     settings, given = _build(ctx)
+    _show(settings, given, output)
+    if mistakes := _mistakes(settings):
+        raise ConfigError("; ".join(mistakes))
+
+
+def _show(settings: Config, given: Mapping[str, Setting], output: str) -> None:
     origins = {field: given[field].source if field in given else Source.DEFAULT for field in Config.model_fields}
     if output == "json":
         values = settings.model_dump(mode="json")
@@ -230,10 +284,15 @@ def backends(output: str) -> None:
 
 
 @cli.command()
-def version() -> None:
+@_OUTPUT
+def version(output: str) -> None:
     """Print the version."""
-    python = ".".join(str(part) for part in sys.version_info[:3])
-    click.echo(f"ccm-lb {metadata.version('ccm-lb')} (kopf {metadata.version('kopf')}, Python {python})")
+    versions = {name: metadata.version(name) for name in ("ccm-lb", "kopf")}
+    versions["python"] = ".".join(str(part) for part in sys.version_info[:3])
+    if output == "json":
+        click.echo(json.dumps(versions, indent=2))
+    else:
+        click.echo(f"ccm-lb {versions['ccm-lb']} (kopf {versions['kopf']}, Python {versions['python']})")
 
 
 @cli.command(hidden=True)

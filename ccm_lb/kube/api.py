@@ -50,12 +50,12 @@ _ERRORS: Mapping[int, type[ApiError]] = {
 
 class Observer(Protocol):
     """
-    Told of every request: its method, the status or "error", and how many seconds it took.
+    Told of every request: its method, the status or "error", how many seconds it took, and the server's host and port.
 
     A 401 may not have been sent: a refused credential rests for a while.
     """
 
-    def __call__(self, method: str, code: str, seconds: float) -> None: ...
+    def __call__(self, method: str, code: str, seconds: float, host: str) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +116,7 @@ class KubeApi:
         self._user_agent, self._field_manager = user_agent, field_manager
         self._bucket, self._observer = bucket, observer
         self._hold = pacing.Hold(clock)
+        self._host = yarl.URL(endpoint.server).authority
         self._session = endpoint.session(user_agent, pacing.send_once)
 
     @property
@@ -225,7 +226,7 @@ class KubeApi:
             raise ApiUnreachableError(f"{self.server} cannot be reached: {request}: {_cause(error)}") from error
         finally:
             if self._observer is not None:
-                self._observer(request.method, code, self._clock.monotonic() - begin)
+                self._observer(request.method, code, self._clock.monotonic() - begin, self._host)
         return self._judge(request, response.status, response.headers, body)
 
     def _judge(self, request: _Request, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

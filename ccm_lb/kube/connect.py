@@ -7,10 +7,15 @@ Of that package only the loaders are used, and only once they are needed: import
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import contextlib
+import copy
 import dataclasses
 import os
 import ssl
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +74,9 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
     `master` takes the place of the server's URL. With `qps` no more than so many requests a second go out, and `burst` at once
     (a second's worth if None). Raises ConfigError.
     """
-    access = _from_pod(pod, master) if kubeconfig is None else await _from_file(Path(kubeconfig))
-    server, tls, proxy = _server(access, master), _tls(access), _proxy(access)
+    with contextlib.ExitStack() as unpacked:
+        access = _from_pod(pod, master) if kubeconfig is None else await _from_file(Path(kubeconfig), unpacked)
+        server, tls, proxy = _server(access, master), _tls(access), _proxy(access)
     clock = SystemClock()
     present = authorization.Credentials(access.source, clock)
     try:
@@ -85,9 +91,10 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
 
 
 def _from_pod(pod: Pod, master: str | None) -> _Access:
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException
-    from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+    with _some_home():
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException
+        from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
     token, ca_file, found = pod.mount / "token", pod.mount / "ca.crt", Configuration()
     loader = InClusterConfigLoader(str(token), str(ca_file), try_refresh_token=False, environ=pod.environ)
@@ -103,10 +110,12 @@ def _from_pod(pod: Pod, master: str | None) -> _Access:
     return _Access("the pod's service account", found.host, credentials.TokenFile(token), str(ca_file))
 
 
-async def _from_file(path: Path) -> _Access:
-    from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import ConfigException
-    from kubernetes.aio.config.kube_config import KubeConfigLoader
+async def _from_file(path: Path, unpacked: contextlib.ExitStack) -> _Access:
+    """The files that `_Access` names are there until `unpacked` is closed."""
+    with _some_home():
+        from kubernetes.aio.client import Configuration
+        from kubernetes.aio.config import ConfigException
+        from kubernetes.aio.config.kube_config import KubeConfigLoader
 
     class Loader(KubeConfigLoader):  # type: ignore[misc] # not typed
         async def load_from_exec_plugin(self) -> bool:
@@ -115,7 +124,7 @@ async def _from_file(path: Path) -> _Access:
     where, found = f"--kubeconfig {path}", Configuration()
     config = _yaml(path, where)
     try:
-        loader = Loader(config, config_base_path=str(path.parent))
+        loader = Loader(_unpack(config, unpacked), config_base_path=str(path.parent))
         await loader.load_and_set(found)
         user = _named(config.get("users"), loader.current_context["context"].get("user"), "user")
         cluster = _named(config["clusters"], loader.current_context["context"]["cluster"], "cluster")
@@ -137,9 +146,58 @@ async def _from_file(path: Path) -> _Access:
     )
 
 
+@contextlib.contextmanager
+def _some_home() -> Iterator[None]:
+    """A home folder while kubernetes is imported: it names a file there, and stops where a user has none, as an image's has."""
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = os.sep
+        try:
+            yield
+        finally:
+            del os.environ["HOME"]  # plug-ins are not to take it for one
+    else:
+        yield
+
+
+def _unpack(config: Mapping[str, Any], unpacked: contextlib.ExitStack) -> dict[str, Any]:
+    """The kubeconfig with files in the place of the certificates and keys inside it, which the loaders would write to /tmp."""
+    made = copy.deepcopy(dict(config))
+    for kind, names in (("cluster", ("certificate-authority",)), ("user", ("client-certificate", "client-key"))):
+        for entry in made.get(f"{kind}s") or ():
+            body = entry.get(kind) or {}
+            for name in names:
+                if data := body.pop(f"{name}-data", None):
+                    body[name] = unpacked.enter_context(_file(_decoded(data, f"{kind} {entry['name']}: {name}-data")))
+    return made
+
+
+def _decoded(data: object, name: str) -> bytes:
+    try:
+        return base64.b64decode("".join(str(data).split()), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{name} is not base64: {error}") from None
+
+
+@contextlib.contextmanager
+def _file(content: bytes) -> Iterator[str]:
+    """The path of a file with this content, in memory where the system can: a container may have no folder to write to."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("kubeconfig"), "wb") as file:  # noqa: PTH123 - it has no path before it is open
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
 def _yaml(path: Path, where: str) -> dict[str, Any]:
     try:
-        config = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}; expected a kubeconfig file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

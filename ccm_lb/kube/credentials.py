@@ -57,7 +57,7 @@ class TokenFile:
 
     def read(self) -> Credential:
         try:
-            token = self._path.read_text().strip()
+            token = self._path.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             cause = error.strerror if isinstance(error, OSError) else "not text"
             raise CredentialError(f"the token file {self._path} cannot be read: {cause}") from error

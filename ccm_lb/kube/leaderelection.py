@@ -27,6 +27,11 @@ RELEASE_TIMEOUT = 2.0
 
 _TICK = 0.001  # seconds; sleeping for less would be a busy loop, and the deadlines are seconds apart
 
+_TOO_MANY = 429
+_REMEDY = (
+    "grant the Role of manifests/base/rbac.yaml for that Lease, "
+    "or name another with --leader-elect-resource-name and --leader-elect-resource-namespace"
+)
 _TOLERATED = (ApiError, ApiUnreachableError, TimeoutError)
 
 
@@ -112,6 +117,7 @@ class LeaseElector:
         self._held_until = 0.0
         self._fencing_token: str | None = None
         self._failing = False
+        self._refusal: str | None = "not asked for yet"
 
     @property
     def held_until(self) -> float:
@@ -130,6 +136,10 @@ class LeaseElector:
     def leader(self) -> str:
         """The identity that the Lease named when it was last seen; empty when nobody's or not seen yet."""
         return self._record.holder if self._record else ""
+
+    def failure(self) -> str | None:
+        """Why this replica could never lead as things are: the API server refuses it the Lease. None when it may wait, or leads."""
+        return self._refusal
 
     async def acquire(self) -> None:
         """Return when the Lease is held. Errors of the API are waited out."""
@@ -182,11 +192,14 @@ class LeaseElector:
             async with asyncio.timeout(seconds):
                 succeeded = await step()
         except _TOLERATED as error:
-            level = logging.DEBUG if self._failing else logging.WARNING
+            if refused := isinstance(error, ApiError) and 400 <= error.status < 500 and error.status != _TOO_MANY:
+                self._refusal = f"{_cause(error)}; {_REMEDY}"
+            # What is refused stays so until somebody does something.
+            level = logging.DEBUG if self._failing else logging.ERROR if refused else logging.WARNING
             logger.log(level, "could not get or renew the Lease", extra={"lease": self._path, "cause": _cause(error)})
             self._failing = True
             return False
-        self._failing = False
+        self._failing, self._refusal = False, None
         return succeeded
 
     async def _try_acquire(self) -> bool:
@@ -195,7 +208,11 @@ class LeaseElector:
             return False
         try:
             return await self._take()
-        except (ConflictError, NotFoundError):
+        except NotFoundError:
+            if self._record is None:
+                raise  # it was to be created: the namespace does not exist
+            return False
+        except ConflictError:
             return False  # another was quicker; the next look shows who
 
     async def _renew(self) -> bool:
@@ -274,6 +291,9 @@ class NoElection:
 
     def holds(self) -> bool:
         return True
+
+    def failure(self) -> None:
+        """Nothing is needed."""
 
     async def acquire(self) -> None:
         """Return at once."""

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 # What kopf would remove from an object where no handler needs it: a name that nobody ever sets.
 _UNUSED_FINALIZER = "ccm-lb.dev/never-set"
+# For peering, which is off. Unless it is told, kopf asks for the names of the user, whom an image's uid has none for, and of the host.
+_IDENTITY: Any = "ccm-lb"  # a type of kopf's own, which it does not export
 _RESTART_DELAYS = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 _SETTLING = 10.0  # seconds without a complaint after which a restarted watch counts as working
 _SETTLED = 120.0  # seconds of running after which the next restart is quick again
@@ -185,6 +187,7 @@ class Watch:
                 settings=operator_settings(self._options),
                 clusterwide=True,
                 standalone=True,
+                identity=_IDENTITY,
                 stop_flag=stop,
             )
         finally:

@@ -76,7 +76,7 @@ class HealthServer:
             if self._config.port:
                 await self._listen(runner, self._config.port, "--port", None)
             if self._config.secure_port:
-                tls = _tls(self._config.tls_cert_file, self._config.tls_private_key_file)
+                tls = server_tls(self._config.tls_cert_file, self._config.tls_private_key_file)
                 await self._listen(runner, self._config.secure_port, "--secure-port", tls)
         except BaseException:
             await runner.cleanup()
@@ -156,7 +156,8 @@ def _text(body: str, status: int) -> web.Response:
     return web.Response(text=body, status=status, headers=headers)
 
 
-def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def server_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """What a server shows. Raises ConfigError for files that are no certificate and its key."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         # Without a password of ours OpenSSL would ask the terminal for that of an encrypted key.

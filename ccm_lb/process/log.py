@@ -34,8 +34,9 @@ def configure(format: Literal["text", "json"], verbosity: int, stream: TextIO) -
     for library in ("kopf", "aiohttp", "asyncio"):
         # A level of its own: kopf sets none, but reports every event of every object at DEBUG and INFO.
         logging.getLogger(library).setLevel(logging.DEBUG if verbosity >= LIBRARIES else logging.WARNING)
-    # It warns of running outside the main thread, where this product wants it to run.
-    logging.getLogger("kopf._core.reactor.running").setLevel(logging.DEBUG if verbosity >= LIBRARIES else logging.ERROR)
+    if verbosity < LIBRARIES:
+        # What ends a watch is told by ours, as a warning; kopf calls the same an ERROR, at each of its attempts, with its own traceback.
+        logging.getLogger("kopf").setLevel(logging.CRITICAL if verbosity < DECISIONS else logging.ERROR)
     logging.captureWarnings(capture=True)
 
 

@@ -184,9 +184,9 @@ class Metrics:
         """All load balancers have the latest nodes, `seconds` after these changed."""
         self._node_sync.observe(seconds)
 
-    def kube_request(self, method: str, code: int | str | None, seconds: float, host: str = "") -> None:
-        """A request to the Kubernetes API ended with this status; None and text stand for no answer."""
-        self._requests.labels("<error>" if code is None else str(code), method, host).inc()
+    def kube_request(self, method: str, code: str, seconds: float, host: str) -> None:
+        """A request to the Kubernetes API ended with this status (an `api.Observer`); "error" stands for no answer."""
+        self._requests.labels("<error>" if code == "error" else code, method, host).inc()
         self._request_seconds.labels(method, host).observe(seconds)
 
     def cloud_request(self, method: str, code: int | str | None, seconds: float) -> None:

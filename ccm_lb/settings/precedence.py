@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -17,6 +18,8 @@ from ccm_lb.settings import config
 from ccm_lb.settings.config import Config
 
 ENV_PREFIX = "CCM_LB_"
+# What the kubelet tells every pod of a namespace about its Services named ccm-lb and ccm-lb-...: the host, the ports by name and number.
+_SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")
 
 _REFERENCE = """# Configuration
 
@@ -28,11 +31,15 @@ Each setting can be given in three ways. The first that has it counts; `ccm-lb c
 2. an environment variable: `CCM_LB_LEADER_ELECT_LEASE_DURATION=30s`
 3. a key of the YAML file that `--config FILE` (or `CCM_LB_CONFIG`) names: `leader-elect-lease-duration: 30s`
 
-DURATION is Go's form (`500ms`, `15s`, `1m30s`) or plain seconds. BOOL is `true` or `false`; as a flag it may stand alone (`--leader-elect`)
-or with a value (`--leader-elect=false`). `--load-balancer-class` may be repeated; in the environment its names are separated by commas, in
-the file they are a list. An empty text, or null in the file, is the same as not given. An unknown key or a wrong value ends the command
-with exit code 2 and one line that names it. A variable that the kubelet made for a Service named `ccm-lb` (`CCM_LB_PORT=tcp://...`) is
+DURATION is Go's form (`500ms`, `15s`, `1m30s`) or plain seconds. BOOL is `true` or `false`; as a flag it may stand alone
+(`--leader-elect`) or with a value (`--leader-elect=false`). `--load-balancer-class` may be repeated; in the environment its names are
+separated by commas, in the file they are a list. An empty text, or null in the file, is the same as not given. An unknown key, an unknown
+variable or a wrong value ends the command with exit code 2 and one line that names it, and every other mistake with it. `ccm-lb config`
+finds the same mistakes as `ccm-lb run`. A variable that the kubelet made for a Service named `ccm-lb` (`CCM_LB_PORT=tcp://...`) is
 ignored.
+
+Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a new start may cure, 2 a mistake in the command line or the settings,
+130 interrupted.
 """
 
 
@@ -77,6 +84,24 @@ def from_file(content: Mapping[str, object], file: str) -> dict[str, object]:
     return {fields[name]: value for name, value in content.items() if value is not None}
 
 
+def known(content: Mapping[str, object]) -> dict[str, object]:
+    """What is left of a file without its unknown keys."""
+    keys = {key(field) for field in Config.model_fields}
+    return {name: value for name, value in content.items() if name in keys}
+
+
+def unknown_variables(names: Iterable[str]) -> list[str]:
+    """A complaint about each variable that is called as ours are and is none of them; the kubelet's are left out."""
+    ours = {ENV_PREFIX + "CONFIG", *(variable(field) for field in Config.model_fields)}
+    strange = {name for name in names if name.startswith(ENV_PREFIX) and not _SERVICE_LINK.search(name)} - ours
+    return [f"{name}: unknown variable{nearest(name, sorted(ours))}" for name in sorted(strange)]
+
+
+def is_service_link(value: str) -> bool:
+    """Whether the kubelet made a variable with this value, for a Service named ccm-lb: `CCM_LB_PORT=tcp://10.0.0.1:443`."""
+    return value.startswith(("tcp://", "udp://", "sctp://"))
+
+
 def nearest(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     """`, did you mean X?` for the known name that resembles `name` most; empty when none does."""
     close = difflib.get_close_matches(name, list(known), n=1)
@@ -89,13 +114,19 @@ def build(settings: Mapping[str, Setting], backends: Sequence[str]) -> Config:
 
     Raises ConfigError: one line that says for each wrong setting where it stands, its value and what was expected.
     """
+    wrong = []
     if settings.get("cloud_provider", Setting("", Source.DEFAULT)).value == "":
         installed = ", ".join(backends) or "none"
-        raise ConfigError(f"--cloud-provider is required: name one of the installed backends ({installed})")
+        wrong = [f"--cloud-provider is required: name one of the installed backends ({installed})"]
+        # So that the others are looked at all the same.
+        settings = {**settings, "cloud_provider": Setting("-", Source.DEFAULT)}
     try:
-        return Config.model_validate({field: setting.value for field, setting in settings.items()})
+        made = Config.model_validate({field: setting.value for field, setting in settings.items()})
     except ValidationError as error:
-        raise ConfigError("; ".join(_complaint(settings, one) for one in error.errors())) from None
+        wrong += [_complaint(settings, one) for one in error.errors()]
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+    return made
 
 
 def _complaint(settings: Mapping[str, Setting], error: Mapping[str, Any]) -> str:

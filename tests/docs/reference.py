@@ -130,7 +130,7 @@ def families() -> list[Metric]:
     measured = Metrics()
     measured.workqueue.added()
     measured.reconciled("ensure", "success", 0.1)
-    measured.kube_request("GET", 200, 0.1, "127.0.0.1")
+    measured.kube_request("GET", "200", 0.1, "127.0.0.1")
     measured.cloud_request("GET", 200, 0.1)
     measured.leading("lease", holds=True)
     measured.event_dropped("spam")

@@ -1,9 +1,7 @@
-"""The controller as a process, as an operator starts it."""
+"""The controller as a process, as the image and the Deployment start it."""
 
 import asyncio
 import signal
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +9,7 @@ import aiohttp
 
 from tests.controlplane.process import Process
 from tests.controlplane.server import free_ports
+from tests.harness import pod
 
 
 class Controller:
@@ -23,15 +22,22 @@ class Controller:
     def __init__(
         self, directory: Path, kubeconfig: Path, cloud_config: Path, *flags: str, name: str = "ccm-lb"
     ) -> None:
+        told = ("--cloud-provider=fakecloud", f"--cloud-config={cloud_config}", f"--kubeconfig={kubeconfig}", "-v=2")
+        self._make(directory, name, pod.Mounts(), "run", *told, *flags)
+
+    @classmethod
+    def in_pod(cls, directory: Path, mounts: pod.Mounts, *arguments: str) -> Self:
+        """A replica that finds cluster and cloud as a pod does: by what `mounts` puts there."""
+        made = cls.__new__(cls)
+        made._make(directory, "ccm-lb", mounts, *arguments)
+        return made
+
+    def _make(self, directory: Path, name: str, mounts: pod.Mounts, *arguments: str) -> None:
         (self.port,) = free_ports(1)
         self.log = directory / f"{name}.log"
-        command = [
-            *(sys.executable, "-m", "ccm_lb", "run", "--cloud-provider=fakecloud", f"--cloud-config={cloud_config}"),
-            *(f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--port={self.port}", "-v=2"),
-            "--allow-addresses=loopback",  # fakecloud's
-            *flags,
-        ]
-        self._process = Process(name, command, self.log)
+        # The machine is shared: a port of its own, and fakecloud's loads are on loopback.
+        shared = ("--bind-address=127.0.0.1", f"--port={self.port}", "--allow-addresses=loopback")
+        self._process = Process(name, pod.command(arguments[0], *shared, *arguments[1:], mounts=mounts), self.log)
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,8 +124,3 @@ class Controller:
     def logged(self, words: str) -> int:
         """How often `words` stand in its log."""
         return self.log.read_text(errors="replace").count(words) if self.log.exists() else 0
-
-
-def command(*arguments: str) -> Sequence[str]:
-    """The command line of `ccm-lb` with these arguments."""
-    return [sys.executable, "-m", "ccm_lb", *arguments]

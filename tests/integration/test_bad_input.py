@@ -11,13 +11,14 @@ import yaml
 from tests.faultproxy.effects import Answer
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match, Rule
-from tests.harness.controller import Controller, command
+from tests.harness import pod
+from tests.harness.controller import Controller
 from tests.harness.stack import Stack
 
 
 async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(
-        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=120, check=False
+        subprocess.run, pod.command(*arguments), capture_output=True, text=True, timeout=120, check=False
     )
 
 

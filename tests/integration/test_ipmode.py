@@ -9,8 +9,7 @@ import pytest
 from tests.faultproxy.effects import DropField
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match, Rule
-from tests.harness import objects
-from tests.harness.controller import command
+from tests.harness import objects, pod
 from tests.harness.stack import Stack
 
 INGRESS = "status.loadBalancer.ingress[].ipMode"
@@ -109,7 +108,7 @@ async def explained(stack: Stack, name: str, *flags: str) -> subprocess.Complete
     settings = ("--cloud-provider=fakecloud", f"--cloud-config={stack.cloud.config()}")
     arguments = ("explain", f"{stack.namespace}/{name}", *settings, f"--kubeconfig={stack.plane.kubeconfig}", *flags)
     return await asyncio.to_thread(
-        subprocess.run, command(*arguments), capture_output=True, text=True, timeout=120, check=False
+        subprocess.run, pod.command(*arguments), capture_output=True, text=True, timeout=120, check=False
     )
 
 

@@ -7,6 +7,8 @@ import signal
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+import pytest
+
 from tests.harness import objects
 from tests.harness.cloud import Json
 from tests.harness.controller import Controller
@@ -96,3 +98,42 @@ async def test_a_leader_that_slept_ends_instead_of_working_beside_its_successor(
         assert first.logged("lost the Lease") == 1
         assert (await lease(stack))["holderIdentity"] == successor
         assert len(await stack.cloud.load_balancers()) == 1
+
+
+async def wait_refused(controller: Controller) -> str:
+    """What /readyz says of the Lease once it was asked for in vain."""
+    async with asyncio.timeout(SETTLE):
+        while "; grant " not in (said := (await controller.get("/readyz/lease"))[1]):
+            assert controller.pid is not None, controller.last_words()
+            await asyncio.sleep(0.05)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        pytest.param(
+            "--leader-elect-resource-name=another", 'leases.coordination.k8s.io "another" is forbidden', id="no right"
+        ),
+        pytest.param("--leader-elect-resource-namespace=nowhere", "forbidden", id="no right in that namespace"),
+    ],
+)
+async def test_a_replica_that_may_not_have_its_lease_is_not_ready_and_says_why(
+    stack: Stack, flag: str, reason: str
+) -> None:
+    async with stack.controller(*QUICK, flag) as controller:
+        controller.start()
+        said = await wait_refused(controller)
+        assert reason in said
+        assert "--leader-elect-resource-name" in said
+        assert (await controller.get("/readyz"))[0] == 503
+        assert (await controller.get("/livez"))[0] == 200, "a restart would not help"
+        assert controller.logged("ERROR") == 1
+
+
+async def test_a_lease_in_a_namespace_that_does_not_exist_is_said(stack: Stack) -> None:
+    flag = "--leader-elect-resource-namespace=nowhere"
+    async with stack.controller(*QUICK, flag, kubeconfig=stack.plane.kubeconfig) as controller:
+        controller.start()
+        assert 'namespaces "nowhere" not found' in await wait_refused(controller)
+        assert (await controller.get("/readyz"))[0] == 503

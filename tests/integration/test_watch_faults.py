@@ -174,3 +174,14 @@ async def test_a_cloud_that_restarts_has_kept_everything_and_serves_on(stack: St
         for one in before:
             assert after.pop(one["owner"]["uid"]) == (one["id"], one["addresses"])
         assert list(after) == [created["metadata"]["uid"]]
+
+
+async def test_an_operators_log_has_no_errors_of_kopf_about_a_watch_that_heals(
+    stack: Stack, api_proxy: FaultProxy
+) -> None:
+    api_proxy.add(Rule(Answer(403, "Forbidden"), SERVICES, times=2))
+    async with stack.controller("-v=0", kubeconfig=stack.through(api_proxy)) as controller:
+        await controller.start_ready()
+        await api_proxy.wait_for_open(SERVICES)
+        log = controller.log.read_text()
+        assert [line for line in log.splitlines() if " ERROR " in line or " kopf." in line] == []

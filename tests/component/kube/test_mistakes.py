@@ -54,6 +54,12 @@ CONFIG = "current-context: here\ncontexts: [{name: here, context: {cluster: c, u
             id="a certificate authority that is none",
         ),
         pytest.param(
+            CONFIG + "clusters: [{name: c, cluster: {server: 'https://x', certificate-authority-data: '%%%'}}]\n"
+            "users: [{name: u, user: {}}]",
+            "cluster c: certificate-authority-data is not base64",
+            id="a certificate authority that is not packed",
+        ),
+        pytest.param(
             CONFIG + "clusters: [{name: c, cluster: {server: 'http://x', proxy-url: 'socks5://p:1'}}]\n"
             "users: [{name: u, user: {}}]",
             "proxy-url 'socks5://p:1' is not supported",

@@ -205,8 +205,9 @@ async def test_a_limit_of_our_own_is_kept(api: ApiServer, clock: VirtualClock) -
 
 
 async def test_every_request_is_told_to_the_metrics(api: ApiServer, clock: VirtualClock) -> None:
-    told: list[tuple[str, str]] = []
+    told: list[tuple[str, str, str]] = []
     api.answers = [CUT, status(500), web.json_response(OK)]
-    async with client(api, clock, observer=lambda method, code, _: told.append((method, code))) as sut:
+    async with client(api, clock, observer=lambda method, code, _, host: told.append((method, code, host))) as sut:
         await sut.put(PATH, {})
-    assert told == [("PUT", "error"), ("PUT", "500"), ("PUT", "200")]
+    host = api.url.removeprefix("http://")
+    assert told == [("PUT", "error", host), ("PUT", "500", host), ("PUT", "200", host)]

@@ -75,7 +75,7 @@ class Shell:
         return str(path)
 
     def effective(self, *arguments: str) -> dict[str, dict[str, Any]]:
-        assert main.execute(["config", "--output=json", *arguments]) == 0
+        main.execute(["config", "--output=json", *arguments])  # what a sample names need not exist
         shown: dict[str, dict[str, Any]] = json.loads(self._output.readouterr().out)
         return shown
 
@@ -246,11 +246,72 @@ def test_an_unknown_command_is_a_mistake(shell: Shell) -> None:
     assert shell.complaint("rum") == "ccm-lb: No such command 'rum'. Did you mean 'run'?"
 
 
+@pytest.mark.parametrize("command", ["run", "config"])
+def test_every_mistake_is_told_at_once(command: str, shell: Shell) -> None:
+    shell.export("CCM_LB_LEADER_ELCT", "true")
+    said = shell.complaint(
+        command,
+        f"--config={shell.file({'shutdwn-grace': '1s'})}",
+        "--cloud-provider=acme",
+        "--kubeconfig=/no/kubeconfig",
+        "--tls-cert-file=/no/certificate",
+        "--tls-private-key-file=/no/key",
+        "--port=x",
+    )
+    expected = [
+        "shutdwn-grace: unknown key, did you mean shutdown-grace?",
+        "CCM_LB_LEADER_ELCT: unknown variable, did you mean CCM_LB_LEADER_ELECT?",
+        "--port: got 'x'",
+        "no backend 'acme' is installed",
+        "--kubeconfig /no/kubeconfig cannot be read",
+        "--tls-cert-file /no/certificate",
+    ]
+    assert [words for words in expected if words not in said] == []
+
+
+@pytest.mark.parametrize("command", ["run", "config"])
+def test_all_that_the_settings_name_is_looked_at(
+    command: str, shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud = shell.folder / "cloud.yaml"
+    cloud.write_text("tokn: abc")
+    arguments = ("--cloud-provider=fakecloud", f"--cloud-config={cloud}", "--kubeconfig=/no/kubeconfig", "--port=0")
+    assert main.execute([command, *arguments]) == 2
+    said = capsys.readouterr().err
+    assert f"{cloud}: tokn: unknown key" in said
+    assert "--kubeconfig /no/kubeconfig cannot be read" in said
+    assert said.count("cannot be read") == 1
+
+
+def test_config_ends_with_0_where_run_would_start(shell: Shell) -> None:
+    cloud, kubeconfig = shell.folder / "cloud.yaml", shell.folder / "kubeconfig"
+    cloud.write_text("token: abc")
+    kubeconfig.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://x'}}], users: [{name: u, user: {}}]}"
+    )
+    arguments = ("--cloud-provider=fakecloud", f"--cloud-config={cloud}", f"--kubeconfig={kubeconfig}")
+    assert main.execute(["config", *arguments]) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("CCM_LB_PORT", "CCM_LB_SERVICE_HOST", "CCM_LB_SERVICE_PORT", "CCM_LB_SERVICE_PORT_HTTP"),
+        *("CCM_LB_PORT_10258_TCP", "CCM_LB_PORT_10258_TCP_PROTO", "CCM_LB_PORT_53_UDP_ADDR"),
+        *("CCM_LB_METRICS_SERVICE_HOST", "CCM_LB_METRICS_PORT"),
+    ],
+)
+def test_a_variable_of_the_kubelet_is_no_mistake(name: str, shell: Shell) -> None:
+    shell.export(name, "tcp://10.0.0.1:443")
+    assert shell.effective("--cloud-provider=x")["port"]["value"] == 10258
+
+
 # ---- the other commands
 
 
 def test_config_as_text_is_a_table_of_value_and_source(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.execute(["config", "--cloud-provider=x", "--resync-period=1m"]) == 0
+    main.execute(["config", "--cloud-provider=x", "--resync-period=1m"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == ["NAME", "VALUE", "SOURCE"]
     assert ["resync-period", "60s", "flag"] in lines
@@ -261,6 +322,11 @@ def test_config_as_text_is_a_table_of_value_and_source(capsys: pytest.CaptureFix
 def test_version_names_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute(["version"]) == 0
     assert capsys.readouterr().out.startswith("ccm-lb ")
+
+
+def test_version_is_json_for_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.execute(["version", "--output=json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"ccm-lb", "kopf", "python"}
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,9 +349,7 @@ def test_reference_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == precedence.reference()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["config", "--cloud-provider=x"], ["version"]], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["config", "--help"], ["version"]], ids=" ".join)
 def test_what_needs_no_cluster_imports_neither_kopf_nor_kubernetes_nor_aiohttp(arguments: list[str]) -> None:
     program = (
         "import sys; from ccm_lb.commands import main; code = main.execute(sys.argv[1:]);"

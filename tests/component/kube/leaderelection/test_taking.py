@@ -130,3 +130,30 @@ async def test_without_election_the_only_replica_always_holds() -> None:
     assert not hold.done()
     await kill(hold)
     await alone.release()
+
+
+async def test_a_refused_lease_is_said_until_it_is_granted(
+    server: LeaseServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    follower = Replica(server, "one")
+    assert follower.elector.failure() == "not asked for yet"
+    follower.fault = "forbidden"
+    takeover = asyncio.create_task(follower.elector.acquire())
+    await at(60)
+    assert "may not" in str(follower.elector.failure())
+    assert [record.levelname for record in caplog.records] == ["ERROR"], "once, however often it is tried"
+    follower.fault = "none"
+    await takeover
+    assert follower.elector.failure() is None
+
+
+async def test_an_unreachable_api_says_nothing_of_the_lease(server: LeaseServer) -> None:
+    one, two = Replica(server, "one"), Replica(server, "two")
+    task = await holding(one)
+    takeover = asyncio.create_task(two.elector.acquire())
+    await at(5)
+    two.fault = "refused"
+    await at(20)
+    assert two.elector.failure() is None
+    await kill(task)
+    await kill(takeover)

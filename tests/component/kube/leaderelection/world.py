@@ -14,7 +14,7 @@ from ccm_lb.kube.leaderelection import LeaseElector, Timing
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm"
 EXACT = Timing(poll_jitter=0.0)
-Fault = Literal["none", "refused", "reply lost", "hangs"]
+Fault = Literal["none", "refused", "reply lost", "hangs", "forbidden"]
 
 
 async def at(seconds: float) -> None:
@@ -104,6 +104,8 @@ class Replica:
             await asyncio.sleep(self.latency)
             if fault == "refused":
                 raise ApiUnreachableError("connection refused")
+            if fault == "forbidden":
+                raise ForbiddenError("may not", status=403, reason="Forbidden")
             if fault == "hangs":
                 await asyncio.Event().wait()
             answer: dict[str, Any] = getattr(self.server, verb)(*([] if body is None else [copy.deepcopy(body)]))
