@@ -15,11 +15,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from aiohttp import web
 
+from fakecloud.api.clients import Clients
 from fakecloud.api.operations import Services
 from fakecloud.api.server import application
 from fakecloud.cloud.cloud import Cloud, Surroundings
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 # Seconds that running requests get at shutdown, and between attempts to open a port that could not be had.
 _GRACE = 1.0
 _REOPEN_EVERY = 5
+MOST_STRANGERS = 256
+_BACKLOG = 128
 
 
 class StartError(Exception):
@@ -74,19 +78,24 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
     faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
     services = Services(cloud, Journal(settings.journal_size), faults, flows)
-    runner = web.AppRunner(application(settings, services, _now), access_log=None, shutdown_timeout=_GRACE)
+    clients = Clients(MOST_STRANGERS, settings.client_timeout)
+    runner = web.AppRunner(application(settings, services, clients, _now), access_log=None, shutdown_timeout=_GRACE)
+    listening: asyncio.Server | None = None
     upkeep: asyncio.Task[None] | None = None
     try:
         # Load balancers serve before the API answers: who can ask may also connect.
         await cloud.open()
         await runner.setup()
-        url = await _listen(runner, settings)
+        # There is one once it is set up.
+        listening = await _listen(partial(clients.connection, cast(web.Server, runner.server)), settings)
         upkeep = asyncio.create_task(_keep_up(cloud, flows))
-        yield Serving(url, cloud)
+        yield Serving(_url(listening), cloud)
     finally:
         if upkeep is not None:
             upkeep.cancel()
         faults.clear()
+        if listening is not None:
+            listening.close()
         await runner.cleanup()
         await cloud.close()
         await plane.close()
@@ -122,16 +131,20 @@ def write_ready_file(path: Path, url: str, token: str) -> None:
     draft.replace(path)
 
 
-async def _listen(runner: web.AppRunner, settings: Settings) -> str:
-    site = web.TCPSite(runner, settings.listen, settings.port)
+async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings) -> asyncio.Server:
     try:
-        await site.start()
+        return await asyncio.get_running_loop().create_server(
+            connection, settings.listen, settings.port, backlog=_BACKLOG
+        )
     except OSError as error:
         raise StartError(
             f"can't listen on {settings.listen} port {settings.port}: {error.strerror or error}; "
             "choose another with --port (0 takes any free one)"
         ) from error
-    host, port = runner.addresses[0][:2]
+
+
+def _url(listening: asyncio.Server) -> str:
+    host, port = listening.sockets[0].getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

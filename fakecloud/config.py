@@ -47,6 +47,9 @@ class Settings(BaseModel):
     flow_log: Path | None = None
     # Faults by name, out of the file of --scenarios.
     scenarios: Mapping[str, Scenario] = {}
+    # Seconds that a client of the API may be without a complete request, or not read its answer; longer than clients keep
+    # an idle connection for their next request, which is 15 s for aiohttp.
+    client_timeout: float = 30.0
     # Bytes of a request body; 5,000 targets take about 300 kB.
     max_body: int = 2**20
     # Load balancers in all; one more is refused with 409.
