@@ -67,7 +67,8 @@ class CidrType(click.ParamType[str]):
 @click.option(
     "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),
     help="Network that may be forwarded to; anything else is refused. Repeatable. "
-    "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10.",
+    "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10. The metadata services of clouds "
+    "(169.254.0.0/16, fd00:ec2::254 and their like) only when named themselves.",
 )  # fmt: skip
 @click.option(
     "--scenarios", type=click.Path(path_type=Path, dir_okay=False), help="Named faults in YAML, for `fakecloud fault`.",
@@ -138,7 +139,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
 
     from fakecloud.config import Settings
     from fakecloud.faults import scenarios
-    from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+    from fakecloud.state.networks import target_networks
     from fakecloud.state.policy import AddressMode
 
     given = _token(options["token"], options["token_file"])
@@ -150,7 +151,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
             state=options["state"],
             addresses=AddressMode(options["addresses"]),
             pools=_pools(options),
-            target_networks=AddressSet.of(options["target_networks"] or DEFAULT_TARGET_NETWORKS),
+            target_networks=target_networks(options["target_networks"]),
             scenarios={} if options["scenarios"] is None else scenarios.read(options["scenarios"]),
             **{name: options[name] for name in _PLAIN},
         )
