@@ -21,7 +21,7 @@ from fakecloud.state import fencing, inventory, ipam, loadbalancers, reservation
 from fakecloud.state.fencing import FencingToken
 from fakecloud.state.ipam import Pool
 from fakecloud.state.loadbalancers import Stamp
-from fakecloud.state.networks import AddressSet, target_networks
+from fakecloud.state.networks import target_networks
 from fakecloud.state.policy import AddressMode, Policy
 from fakecloud.state.pools import refusal as pool_refusal
 from fakecloud.state.records import Kind, Record, State, restored
