@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
-import json
 import logging
-import os
 import random
 import resource
 import secrets
@@ -102,33 +100,23 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
         if netlink is not None:
             netlink.close()
         store.close()
-        if log_file is not None:
-            log_file.close()
+        flows.close()
 
 
-async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` is called with the API's URL once it answers."""
+async def serve(settings: Settings, announced: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; `announced`, of the API's URL, holds while it answers."""
     _allow_many_sockets()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup's wish is to stay.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(settings) as serving:
         _rarely_collect_garbage()
         logger.info("serving", extra={"url": serving.url})
-        announce(serving.url)
-        await stop.wait()
+        with announced(serving.url):
+            await stop.wait()
         logger.info("stopping")
-
-
-def write_ready_file(path: Path, url: str, token: str) -> None:
-    """Tell whoever waits for the file; it appears complete, and only its owner can read it."""
-    content = json.dumps({"url": url, "token": token, "pid": os.getpid()}) + "\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123 - the mode
-        file.write(content)
-    draft.replace(path)
 
 
 async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings) -> asyncio.Server:

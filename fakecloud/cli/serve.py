@@ -1,15 +1,17 @@
 """`fakecloud serve`."""
 
+import contextlib
 import ipaddress
 import secrets
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples
+from fakecloud.cli.output import examples, readable
 
 if TYPE_CHECKING:
     from fakecloud.config import Settings
@@ -88,7 +90,7 @@ class CidrType(click.ParamType[str]):
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 @click.option(
     "--ready-file", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write url, token and pid as JSON to this file (mode 0600) once the API answers.",
+    help="Write url, token and pid as JSON to this file (mode 0600) once the API answers; it is gone when the process ends.",
 )  # fmt: skip
 def serve(**options: Any) -> None:
     """
@@ -98,26 +100,28 @@ def serve(**options: Any) -> None:
     """
     from fakecloud.cli import logs
     from fakecloud.cloud.store import StoreError
+    from fakecloud.readyfile import ReadyFile, ReadyFileError
 
     logs.configure(options["log_format"], options["log_level"])
     settings, generated = _settings(options)
-    ready_file: Path | None = options["ready_file"]
     from fakecloud import app
 
-    def announce(url: str) -> None:
+    ready = None if options["ready_file"] is None else ReadyFile(options["ready_file"])
+
+    @contextlib.contextmanager
+    def announced(url: str) -> Iterator[None]:
         click.echo(f"fakecloud answers on {url}")
         if generated:
             click.echo(f"token: {settings.token} (made for this run; --token or FAKECLOUD_TOKEN sets one)")
-        if ready_file is not None:
-            try:
-                app.write_ready_file(ready_file, url, settings.token)
-            except OSError as error:
-                raise ConfigurationError(f"--ready-file {ready_file}: {error.strerror}") from error
+        with ready.shown(url, settings.token) if ready is not None else contextlib.nullcontext():
+            yield
 
     try:
-        _run(app.serve(settings, announce))
-    except (app.StartError, StoreError) as error:
-        raise ConfigurationError(str(error)) from error
+        if ready is not None:
+            ready.claim()
+        _run(app.serve(settings, announced))
+    except (app.StartError, StoreError, ReadyFileError) as error:
+        raise ConfigurationError(readable(str(error))) from error
 
 
 def _run(main: Any) -> None:
