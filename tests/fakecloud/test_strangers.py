@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import socket
 import zlib
 from collections.abc import AsyncIterator, Iterator
@@ -64,12 +63,6 @@ def packed(form: str, size: int) -> bytes:
     return b"".join(packing.compress(zeros) for _ in range(size // MEBIBYTE)) + packing.flush()
 
 
-def work_of(process: Process) -> float:
-    """Seconds of the processor that it has used so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.fixture
 async def served(tmp_path: Path, pool: Network, process: Process) -> AsyncIterator[Api]:
     """A real process, and who has its token."""
@@ -86,7 +79,7 @@ async def test_a_packed_body_of_a_stranger_is_never_unpacked(
         listeners=[{"port": 8080, "targetPort": await backends.start("a")}], targets=[{"address": "127.0.0.1"}]
     )
     bomb = await asyncio.to_thread(packed, form, 500 * MEBIBYTE)
-    before = work_of(process)
+    before = process.worked
     async with contextlib.AsyncExitStack() as stack:
         for path in (LBS, "/v1/faults", "/v1/nothing", "/healthz", "/metrics", "/nothing") * 4:
             sent = request(
@@ -100,7 +93,7 @@ async def test_a_packed_body_of_a_stranger_is_never_unpacked(
             assert (await answer(reader))[0] in {401, 404, 405}
             assert await greeting(address_of(item)) == "a"
         await served.get(LBS)
-    assert work_of(process) - before < LITTLE_WORK
+    assert process.worked - before < LITTLE_WORK
 
 
 async def test_a_packed_body_is_unpacked_for_who_has_the_token_up_to_the_limit(api: Api) -> None:
@@ -119,7 +112,7 @@ async def test_a_packed_body_is_unpacked_for_who_has_the_token_up_to_the_limit(a
 
 
 async def test_a_strangers_endless_body_is_answered_before_it_comes_and_not_read(served: Api, process: Process) -> None:
-    before = work_of(process)
+    before = process.worked
     async with raw(served.url, request(f"POST {LBS}", "Content-Length: 1000000000000")) as (reader, writer):
 
         async def pour() -> None:
@@ -133,7 +126,7 @@ async def test_a_strangers_endless_body_is_answered_before_it_comes_and_not_read
         assert (status, problem["title"]) == (401, "Unauthorized")
         await ended(reader)
         pouring.cancel()
-    assert work_of(process) - before < LITTLE_WORK
+    assert process.worked - before < LITTLE_WORK
 
 
 async def test_a_client_that_asks_before_it_sends_is_told_to_only_with_the_token(api: Api) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fakecloud.dataplane.flowlog import FlowLog
 from fakecloud.dataplane.proxy.connecttimeouts import ConnectTimeouts
 from fakecloud.dataplane.proxy.poller import Poller
+from fakecloud.dataplane.proxy.wakeups import Wakeups
 
 _MOST_AT_ONCE = 262_144
 
@@ -28,6 +29,7 @@ class ProxyContext:
     log: FlowLog
     connect_timeouts: ConnectTimeouts
     poller: Poller
+    wakeups: Wakeups
     # Monotonic, in seconds. Not asyncio's running loop: to find out which it is takes a system call.
     clock: Callable[[], float]
     connections: int = 0

@@ -16,6 +16,7 @@ from fakecloud.dataplane.faulteffects import NO_FAULT, PortFault, PortState
 from fakecloud.dataplane.flowlog import Ended
 from fakecloud.dataplane.proxy.context import ProxyContext
 from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
+from fakecloud.dataplane.proxy.shaping import Late
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
@@ -195,7 +196,8 @@ class Exchange(asyncio.DatagramProtocol):
         self._early: list[bytes] = []
         self._seen = (-1, 0.0)
         self._deaf = any(isinstance(effect, BlackholeFault | HalfOpenFault) for effect in effects)
-        self._delay = sum(effect.latency_seconds for effect in effects if isinstance(effect, SlowFault))
+        delay = sum(effect.latency_seconds for effect in effects if isinstance(effect, SlowFault))
+        self._late = Late(delay, listener.context.wakeups, lambda: self._over) if delay else None
         self._left = min((effect.bytes for effect in effects if isinstance(effect, ResetAfterFault)), default=None)
 
     def send(self, data: bytes) -> None:
@@ -241,7 +243,7 @@ class Exchange(asyncio.DatagramProtocol):
         return now - self._seen[1]
 
     def _later(self, send: Callable[[bytes], None], data: bytes) -> None:
-        if self._delay:
-            self._listener.loop.call_later(self._delay, send, data)
-        else:
+        if self._late is None:
             send(data)
+        else:
+            self._late.send(send, data)

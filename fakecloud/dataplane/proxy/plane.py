@@ -19,6 +19,7 @@ from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.dataplane.proxy.poller import Poller
 from fakecloud.dataplane.proxy.sockets import BindError, bind_datagrams, listen
+from fakecloud.dataplane.proxy.wakeups import Wakeups
 from fakecloud.dataplane.status import listener_status, target_statuses
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
@@ -51,7 +52,7 @@ class Plane:
         self._addresses = addresses
         loop = asyncio.get_running_loop()
         self._context = ProxyContext(
-            limits, self.refusal, log, ConnectTimeouts(limits.connect_timeout), Poller(), loop.time
+            limits, self.refusal, log, ConnectTimeouts(limits.connect_timeout), Poller(), Wakeups(), loop.time
         )
         self._running: dict[str, Running] = {}
         self._monitor = Monitor(self.refusal)
@@ -184,6 +185,7 @@ class Plane:
             self.remove(load_balancer_id)
         self._context.connect_timeouts.close()
         self._context.poller.close()
+        self._context.wakeups.close()
         await self._monitor.close()
 
     async def _open(self, running: Running, spot: Spot, options: ListenerOptions, bound: socket.socket) -> None:
