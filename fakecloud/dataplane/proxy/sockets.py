@@ -62,6 +62,18 @@ def bind_datagrams(address: str, port: int) -> socket.socket:
     return bound
 
 
+def connect_datagrams(endpoint: tuple[str, int]) -> socket.socket:
+    """A UDP socket for one peer alone. Raises OSError."""
+    connected = socket.socket(socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        connected.setblocking(False)
+        connected.connect(endpoint)
+    except OSError:
+        connected.close()
+        raise
+    return connected
+
+
 def reset(transport: Any) -> None:
     """Close a connection so that the other side sees a reset instead of a regular end."""
     # Already gone is as good as reset.
