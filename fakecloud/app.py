@@ -33,6 +33,7 @@ from fakecloud.dataplane.proxy.context import Limits
 from fakecloud.dataplane.proxy.plane import Plane
 from fakecloud.dataplane.routed.direct import DirectPlane
 from fakecloud.dataplane.routed.nftables import Firewall, FirewallError
+from fakecloud.descriptors import Descriptors
 from fakecloud.faults.registry import Chance, Faults
 from fakecloud.journal import Journal
 from fakecloud.state.policy import AddressMode
@@ -42,8 +43,6 @@ logger = logging.getLogger(__name__)
 # Seconds that running requests get at shutdown, and between attempts to open a port that could not be had.
 _GRACE = 1.0
 _REOPEN_EVERY = 5
-MOST_STRANGERS = 256
-_BACKLOG = 128
 
 
 class StartError(Exception):
@@ -70,13 +69,19 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     store = MemoryStore() if settings.state is None else SqliteStore(settings.state)
     log_file = _open_flow_log(settings.flow_log)
     flows = FlowLog(settings.flows_size, time.time, log_file)
-    limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
+    descriptors = _descriptors()
+    limits = Limits(
+        connect_timeout=settings.connect_timeout,
+        connections=settings.max_connections,
+        descriptors=descriptors.traffic,
+        probes=descriptors.probes,
+    )
     netlink = _netlink(settings)
     plane = _plane(settings, netlink, limits, flows)
     cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
     faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
     services = Services(cloud, Journal(settings.journal_size), faults, flows)
-    clients = Clients(MOST_STRANGERS, settings.client_timeout)
+    clients = Clients(descriptors.strangers, settings.client_timeout)
     runner = web.AppRunner(application(settings, services, clients, _now), access_log=None, shutdown_timeout=_GRACE)
     listening: asyncio.Server | None = None
     upkeep: asyncio.Task[None] | None = None
@@ -85,7 +90,8 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
         await cloud.open()
         await runner.setup()
         # There is one once it is set up.
-        listening = await _listen(partial(clients.connection, cast(web.Server, runner.server)), settings)
+        connection = partial(clients.connection, cast(web.Server, runner.server))
+        listening = await _listen(connection, settings, descriptors.strangers)
         upkeep = asyncio.create_task(_keep_up(cloud, flows))
         yield Serving(_url(listening), cloud)
     finally:
@@ -119,10 +125,10 @@ async def serve(settings: Settings, announced: Callable[[str], contextlib.Abstra
         logger.info("stopping")
 
 
-async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings) -> asyncio.Server:
+async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings, backlog: int) -> asyncio.Server:
     try:
         return await asyncio.get_running_loop().create_server(
-            connection, settings.listen, settings.port, backlog=_BACKLOG
+            connection, settings.listen, settings.port, backlog=backlog
         )
     except OSError as error:
         raise StartError(
@@ -144,6 +150,11 @@ async def _keep_up(cloud: Cloud, flows: FlowLog) -> None:
             await cloud.reopen_failing()
 
 
+def _descriptors() -> Descriptors:
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    return Descriptors.shared(resource.getrlimit(resource.RLIMIT_NOFILE)[0], used)
+
+
 def _netlink(settings: Settings) -> Netlink | None:
     if settings.addresses is not AddressMode.INTERFACE:
         return None
@@ -156,7 +167,7 @@ def _netlink(settings: Settings) -> Netlink | None:
 def _plane(settings: Settings, netlink: Netlink | None, limits: Limits, flows: FlowLog) -> Delivery:
     if settings.delivery == "direct" and netlink is not None:
         try:
-            return DirectPlane(settings.target_networks, netlink, Firewall())
+            return DirectPlane(settings.target_networks, netlink, Firewall(), limits.probes)
         except FirewallError as error:
             raise StartError(str(error)) from error
     addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)

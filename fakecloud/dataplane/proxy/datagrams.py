@@ -163,7 +163,8 @@ class DatagramListener(asyncio.DatagramProtocol):
     def _accept(self, client: Endpoint) -> "Exchange | None":
         sources, limit = self.options.sources, self.options.connection_limit
         most = self.context.limits.connections if limit is None else min(limit, self.context.limits.connections)
-        full = len(self._exchanges) >= most or self.context.connections >= self.context.limits.connections
+        in_all = min(self.context.limits.connections, self.context.most_connections)
+        full = len(self._exchanges) >= most or self.context.connections >= in_all
         if self.silent or full or (sources is not None and client[0] not in sources):
             return None
         effects = self._fault.strike() if self._fault.strike is not None else ()

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
 from pathlib import Path
@@ -82,6 +83,15 @@ def reset(transport: Any) -> None:
     transport.abort()
 
 
+def exhausted(address: str, port: int) -> str:
+    """Why there can't be one listener more, and what helps."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"port {port} on {address}: all file descriptors for listeners are taken, of {most} that this process may have. "
+        "Allow it more: ulimit -n, or LimitNOFILE= of its systemd unit"
+    )
+
+
 def _explanation(error: OSError, address: str, port: int) -> str:
     where = f"port {port} on {address}"
     if error.errno == errno.EACCES:
@@ -89,6 +99,8 @@ def _explanation(error: OSError, address: str, port: int) -> str:
             f"{where} needs a right: ports under {_first_unprivileged_port()} are privileged here. Use a higher port, "
             f"or allow it for everyone: sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
         )
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return exhausted(address, port)
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process of this machine (ss -ltunp 'sport = :{port}' names it)"
     if error.errno == errno.EADDRNOTAVAIL:
