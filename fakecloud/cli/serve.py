@@ -99,8 +99,8 @@ def serve(**options: Any) -> None:
     Every option can be given as an environment variable too: FAKECLOUD_PORT, FAKECLOUD_TOKEN, ...
     """
     from fakecloud.cli import logs
+    from fakecloud.cli.readyfile import ReadyFile, ReadyFileError
     from fakecloud.cloud.store import StoreError
-    from fakecloud.readyfile import ReadyFile, ReadyFileError
 
     logs.configure(options["log_format"], options["log_level"])
     settings, generated = _settings(options)
