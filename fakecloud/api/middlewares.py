@@ -34,10 +34,11 @@ _PARTING_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Recorder:
-    """Writes each call of /v1 into the journal, the refused ones too."""
+    """Writes each call of /v1 into the journal, the refused ones too; `authorized` says whose has the token."""
 
     journal: Journal
     now: Callable[[], str]
+    authorized: Callable[[web.Request], bool]
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -82,7 +83,7 @@ class Recorder:
             seconds=round(seconds, 6),
             faults=note.faults,
         )
-        self.journal.add(call)
+        self.journal.add(call, authorized=self.authorized(request))
         logger.log(
             logging.INFO if call.applied else logging.DEBUG,
             "api call",

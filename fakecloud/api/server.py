@@ -33,7 +33,7 @@ def application(settings: Settings, services: Services, clients: Clients, now: C
     token, bodies = BearerToken(settings.token), Bodies(settings.max_body, settings.client_timeout)
     app = web.Application(
         middlewares=[
-            Recorder(services.journal, now).middleware(),
+            Recorder(services.journal, now, token.shown_by).middleware(),
             Striker(services.faults, _owners(services), token.shown_by, bodies.read).middleware(),
             problems,
             token.middleware(clients.knows),

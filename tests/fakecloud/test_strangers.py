@@ -300,6 +300,31 @@ async def test_a_fault_by_owner_waits_for_no_strangers_body(api: Api) -> None:
     assert (await api.call("POST", LBS, load_balancer())).status == 503
 
 
+class TestWithASmallJournal:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return settings.model_copy(update={"journal_size": 20})
+
+    async def test_strangers_push_only_each_other_out_of_the_journal(self, api: Api) -> None:
+        item = await api.create()
+        async with aiohttp.ClientSession() as session:
+            stranger = Api(session, api.url, "wrong")
+            for number in range(30):
+                assert (await stranger.call("DELETE", f"{LBS}/{number}")).status == 401
+        await api.get(f"{LBS}/{item['id']}")
+        calls = await api.journal()
+        assert [call["seq"] for call in calls] == [1, 30, 31, 32]
+        assert [call["status"] for call in await api.journal("?since=30")] == [401, 200]
+        applied = {"filter": {"applied": True}, "exactly": 1}
+        verdict = (await api.call("POST", "/v1/journal/verify", applied)).body
+        assert (verdict["satisfied"], verdict["complete"]) == (True, True)
+        # They might have matched these, which can't be told any more.
+        for doubtful in ({"method": "DELETE"}, {"status": 401}, {"outcome": "refused"}, {"applied": False}):
+            assert not (await api.call("POST", "/v1/journal/verify", {"filter": doubtful})).body["complete"]
+        for clear in ({"outcome": "read"}, {"owner": "u1"}, {"since": 30}):
+            assert (await api.call("POST", "/v1/journal/verify", {"filter": clear})).body["complete"]
+
+
 async def test_entries_of_the_journal_have_a_size_whatever_is_sent(api: Api) -> None:
     long = "a" * 8000
     for line in (f"GET /v1/{long}", f"GET {LBS}?owner={long}"):
