@@ -4,9 +4,7 @@ import asyncio
 import contextlib
 import gc
 import itertools
-import json
 import logging
-import os
 import random
 import resource
 import secrets
@@ -15,11 +13,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
 from aiohttp import web
 
+from fakecloud.api.clients import Clients
 from fakecloud.api.operations import Services
 from fakecloud.api.server import application
 from fakecloud.cloud.cloud import Cloud, Surroundings
@@ -33,6 +33,7 @@ from fakecloud.dataplane.proxy.context import Limits
 from fakecloud.dataplane.proxy.plane import Plane
 from fakecloud.dataplane.routed.direct import DirectPlane
 from fakecloud.dataplane.routed.nftables import Firewall, FirewallError
+from fakecloud.descriptors import Descriptors
 from fakecloud.faults.registry import Chance, Faults
 from fakecloud.journal import Journal
 from fakecloud.state.policy import AddressMode
@@ -68,70 +69,76 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
     store = MemoryStore() if settings.state is None else SqliteStore(settings.state)
     log_file = _open_flow_log(settings.flow_log)
     flows = FlowLog(settings.flows_size, time.time, log_file)
-    limits = Limits(connect_timeout=settings.connect_timeout, connections=settings.max_connections)
+    descriptors = _descriptors()
+    limits = Limits(
+        connect_timeout=settings.connect_timeout,
+        connections=settings.max_connections,
+        descriptors=descriptors.traffic,
+        probes=descriptors.probes,
+    )
     netlink = _netlink(settings)
     plane = _plane(settings, netlink, limits, flows)
     cloud = Cloud(settings, plane, Surroundings(store, _now, _new_id, time.monotonic))
     faults = Faults(settings.scenarios, Chance(time.monotonic, random.random), (plane, cloud))
     services = Services(cloud, Journal(settings.journal_size), faults, flows)
-    runner = web.AppRunner(application(settings, services, _now), access_log=None, shutdown_timeout=_GRACE)
+    clients = Clients(descriptors.strangers, settings.client_timeout)
+    runner = web.AppRunner(application(settings, services, clients, _now), access_log=None, shutdown_timeout=_GRACE)
+    listening: asyncio.Server | None = None
     upkeep: asyncio.Task[None] | None = None
     try:
         # Load balancers serve before the API answers: who can ask may also connect.
         await cloud.open()
         await runner.setup()
-        url = await _listen(runner, settings)
+        # There is one once it is set up.
+        connection = partial(clients.connection, cast(web.Server, runner.server))
+        listening = await _listen(connection, settings, descriptors.strangers)
         upkeep = asyncio.create_task(_keep_up(cloud, flows))
-        yield Serving(url, cloud)
+        yield Serving(_url(listening), cloud)
     finally:
         if upkeep is not None:
             upkeep.cancel()
         faults.clear()
+        if listening is not None:
+            listening.close()
         await runner.cleanup()
         await cloud.close()
         await plane.close()
         if netlink is not None:
             netlink.close()
         store.close()
-        if log_file is not None:
-            log_file.close()
+        flows.close()
 
 
-async def serve(settings: Settings, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `announce` is called with the API's URL once it answers."""
+async def serve(settings: Settings, announced: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; `announced`, of the API's URL, holds while it answers."""
     _allow_many_sockets()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        # nohup's wish is to stay.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with running(settings) as serving:
         _rarely_collect_garbage()
         logger.info("serving", extra={"url": serving.url})
-        announce(serving.url)
-        await stop.wait()
+        with announced(serving.url):
+            await stop.wait()
         logger.info("stopping")
 
 
-def write_ready_file(path: Path, url: str, token: str) -> None:
-    """Tell whoever waits for the file; it appears complete, and only its owner can read it."""
-    content = json.dumps({"url": url, "token": token, "pid": os.getpid()}) + "\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123 - the mode
-        file.write(content)
-    draft.replace(path)
-
-
-async def _listen(runner: web.AppRunner, settings: Settings) -> str:
-    site = web.TCPSite(runner, settings.listen, settings.port)
+async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings, backlog: int) -> asyncio.Server:
     try:
-        await site.start()
+        return await asyncio.get_running_loop().create_server(
+            connection, settings.listen, settings.port, backlog=backlog
+        )
     except OSError as error:
         raise StartError(
             f"can't listen on {settings.listen} port {settings.port}: {error.strerror or error}; "
             "choose another with --port (0 takes any free one)"
         ) from error
-    host, port = runner.addresses[0][:2]
+
+
+def _url(listening: asyncio.Server) -> str:
+    host, port = listening.sockets[0].getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -141,6 +148,11 @@ async def _keep_up(cloud: Cloud, flows: FlowLog) -> None:
         flows.flush()
         if second % _REOPEN_EVERY == 0:
             await cloud.reopen_failing()
+
+
+def _descriptors() -> Descriptors:
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    return Descriptors.shared(resource.getrlimit(resource.RLIMIT_NOFILE)[0], used)
 
 
 def _netlink(settings: Settings) -> Netlink | None:
@@ -155,7 +167,7 @@ def _netlink(settings: Settings) -> Netlink | None:
 def _plane(settings: Settings, netlink: Netlink | None, limits: Limits, flows: FlowLog) -> Delivery:
     if settings.delivery == "direct" and netlink is not None:
         try:
-            return DirectPlane(settings.target_networks, netlink, Firewall())
+            return DirectPlane(settings.target_networks, netlink, Firewall(), limits.probes)
         except FirewallError as error:
             raise StartError(str(error)) from error
     addresses = PresentAddresses() if netlink is None else InterfaceAddresses(netlink)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from fakecloud.models.faults import Scenario
 from fakecloud.state import pools
 from fakecloud.state.ipam import Network
-from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.state.networks import AddressSet, target_networks
 from fakecloud.state.policy import AddressMode
 
 DEFAULT_POOL = "127.84.0.0/16"
@@ -36,7 +36,7 @@ class Settings(BaseModel):
     delivery: Literal["proxy", "direct"] = "proxy"
     # Inside 127/8 any user may bind any address, so that no root is needed.
     pools: tuple[Network, ...] = (ipaddress.ip_network(DEFAULT_POOL),)
-    target_networks: AddressSet = AddressSet.of(DEFAULT_TARGET_NETWORKS)
+    target_networks: AddressSet = target_networks()
     # Seconds that a change takes after it was accepted; 0: it is done when the answer arrives.
     action_seconds: Annotated[float, Field(ge=0, le=3600)] = 0.0
     # Calls held for GET /v1/journal; about 1 kB each.
@@ -47,6 +47,9 @@ class Settings(BaseModel):
     flow_log: Path | None = None
     # Faults by name, out of the file of --scenarios.
     scenarios: Mapping[str, Scenario] = {}
+    # Seconds that a client of the API may be without a complete request, or not read its answer; longer than clients keep
+    # an idle connection for their next request, which is 15 s for aiohttp.
+    client_timeout: float = 30.0
     # Bytes of a request body; 5,000 targets take about 300 kB.
     max_body: int = 2**20
     # Load balancers in all; one more is refused with 409.

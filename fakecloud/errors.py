@@ -5,6 +5,14 @@ from collections.abc import Sequence
 from fakecloud.models.problems import FieldError, Problem
 
 
+def legible(text: str) -> str:
+    """The text, with what can't be sent (bytes of a header that are not UTF-8) written as an escape."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+_SHOWN = 255
+
+
 class ProblemError(Exception):
     """A request that was understood and refused; nothing was changed. The API answers with `problem`."""
 
@@ -19,6 +27,13 @@ def problem(status: int, slug: str, detail: str, errors: Sequence[FieldError] = 
     return ProblemError(
         Problem(type=f"/problems/{slug}", title=title, status=status, detail=detail, errors=tuple(errors))
     )
+
+
+def malformed_header(name: str, expected: str, value: str) -> ProblemError:
+    """A header that means something here and has another form."""
+    shown = legible(value[:_SHOWN])
+    field = FieldError(field=name, message=expected, value=shown)
+    return problem(400, f"malformed-{name.lower()}", f"header {name}: {expected}, got {shown!r}", [field])
 
 
 def not_found(what: str, name: str, listed_at: str) -> ProblemError:

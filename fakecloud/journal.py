@@ -2,16 +2,19 @@
 
 import asyncio
 import fnmatch
+import heapq
 import itertools
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterator
 
-from fakecloud.models.journal import Call, CallList, Count, CountList, Verification
+from fakecloud.models.journal import Call, CallList, Count, CountList, Outcome, Verification
 from fakecloud.models.queries import CallFilter, JournalQuery
 from fakecloud.models.verification import Expectation
 
 _READING = frozenset({"GET", "HEAD"})
 _SHOWN = 100
+# Of what is kept, the share of calls that had no token: whoever sends very many must not make the others forgotten.
+_STRANGERS = 10
 
 
 class Journal:
@@ -19,6 +22,7 @@ class Journal:
 
     def __init__(self, size: int) -> None:
         self._calls: deque[Call] = deque(maxlen=size)
+        self._strangers: deque[Call] = deque(maxlen=max(1, size // _STRANGERS))
         self._last = 0
         self._grown = asyncio.Event()
 
@@ -26,14 +30,15 @@ class Journal:
         self._last += 1
         return self._last
 
-    def add(self, call: Call) -> None:
-        self._calls.append(call)
+    def add(self, call: Call, *, authorized: bool = True) -> None:
+        (self._calls if authorized else self._strangers).append(call)
         self._grown.set()
         self._grown = asyncio.Event()
 
     def clear(self) -> None:
         """Forget the calls; their numbers go on, so that `since` stays true."""
         self._calls.clear()
+        self._strangers.clear()
 
     def select(self, query: JournalQuery) -> CallList:
         """The oldest calls that match, up to the limit; `last_seq` continues after them."""
@@ -58,7 +63,7 @@ class Journal:
         matching = list(self._matching(expectation.filter))
         return Verification(
             satisfied=expectation.holds(len(matching)),
-            complete=expectation.filter.since + 1 >= self._first or len(self._calls) < (self._calls.maxlen or 0),
+            complete=self._complete(expectation.filter),
             count=len(matching),
             calls=tuple(matching[:_SHOWN]),
         )
@@ -76,10 +81,29 @@ class Journal:
 
     @property
     def _first(self) -> int:
-        return self._calls[0].seq if self._calls else self._last + 1
+        return min((held[0].seq for held in (self._calls, self._strangers) if held), default=self._last + 1)
+
+    def _complete(self, query: CallFilter) -> bool:
+        """Whether no call that could match was forgotten."""
+        concerned = [self._calls, self._strangers] if _may_match_strangers(query) else [self._calls]
+        return all(len(held) < (held.maxlen or 0) or query.since + 1 >= held[0].seq for held in concerned)
 
     def _matching(self, query: CallFilter) -> Iterator[Call]:
-        return (call for call in self._calls if _matches(call, query))
+        held = heapq.merge(self._calls, self._strangers, key=_seq) if self._strangers else self._calls
+        return (call for call in held if _matches(call, query))
+
+
+def _seq(call: Call) -> int:
+    return call.seq
+
+
+def _may_match_strangers(query: CallFilter) -> bool:
+    """Calls without the token are refused, by 401 or as a fault orders, and change nothing."""
+    return (
+        not query.applied
+        and query.outcome in (None, Outcome.REFUSED)
+        and query.owner is query.cluster is query.resource is None
+    )
 
 
 def _matches(call: Call, query: CallFilter) -> bool:

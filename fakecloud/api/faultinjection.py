@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from pydantic_core import from_json
 
 from fakecloud import errors
 from fakecloud.api.operations import NOTE, Note
@@ -43,10 +44,12 @@ def is_control(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Striker:
-    """`owner_of` finds the (uid, cluster) of a load balancer's id."""
+    """`owner_of` finds the (uid, cluster) of a load balancer's id; whose body may be read, `may_send` says."""
 
     faults: Faults
     owner_of: OwnerOf
+    may_send: Callable[[web.Request], bool]
+    read_body: Callable[[web.Request], Awaitable[bytes]]
 
     def middleware(self) -> Middleware:
         @web.middleware
@@ -137,10 +140,12 @@ class Striker:
             return request.query.get("owner"), request.query.get("cluster")
         if (load_balancer_id := request.match_info.get("id")) is not None:
             return self.owner_of(load_balancer_id) or (None, None)
+        if not self.may_send(request):
+            return None, None
         try:
-            owner = json.loads(await request.read())["owner"]
+            owner = from_json(await self.read_body(request))["owner"]
             return _text(owner, "uid"), _text(owner, "cluster")
-        except (ValueError, KeyError, TypeError, AttributeError, web.HTTPException):
+        except (ValueError, KeyError, TypeError, AttributeError, errors.ProblemError):
             # Not a load balancer's body, or none that the handler will take: nobody's call.
             return None, None
 

@@ -1,7 +1,7 @@
-"""Around every request: the journal outside, then errors as problems, then the token."""
+"""Around every request: the journal outside, errors as problems inside."""
 
 import asyncio
-import hmac
+import contextlib
 import logging
 import time
 import uuid
@@ -24,22 +24,27 @@ from fakecloud.models.journal import Call, Outcome
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_MAX_HEADER = 255
 _GONE_CHECK = 0.02
+# What the journal keeps of a text, so that its entries have a size whatever is sent.
+_LONGEST = 255
+_LONGEST_PATH = 1024
+# How long a client that still sends may take to read its answer.
+_PARTING_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Recorder:
-    """Writes each call of /v1 into the journal, the refused ones too."""
+    """Writes each call of /v1 into the journal, the refused ones too; `authorized` says whose has the token."""
 
     journal: Journal
     now: Callable[[], str]
+    authorized: Callable[[web.Request], bool]
 
     def middleware(self) -> Middleware:
         @web.middleware
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
             note = request[NOTE] = Note()
-            request_id = (request.headers.get("X-Request-Id") or uuid.uuid4().hex)[:_MAX_HEADER]
+            request_id = _request_id(request)
             started = time.monotonic()
             response = await handler(request)
             response.headers["X-Request-Id"] = request_id
@@ -47,6 +52,8 @@ class Recorder:
                 self._add(request, response, note, request_id, time.monotonic() - started)
             if isinstance(response, Unanswered):
                 await _let_go(request, response)
+            elif not request.content.is_eof():
+                await _part(request, response)
             return response
 
         return record
@@ -62,8 +69,8 @@ class Recorder:
             seq=self.journal.next_number(),
             at=self.now(),
             method=request.method,
-            path=request.path,
-            query=request.query_string,
+            path=_kept(request.path, _LONGEST_PATH),
+            query=_kept(request.query_string, _LONGEST_PATH),
             owner=note.owner.uid if note.owner is not None else None,
             cluster=note.owner.cluster if note.owner is not None else None,
             resource=note.resource,
@@ -71,12 +78,12 @@ class Recorder:
             status=status,
             applied=outcome is Outcome.APPLIED,
             outcome=outcome,
-            user_agent=request.headers.get("User-Agent"),
-            fencing=request.headers.get("Fencing-Token"),
+            user_agent=_kept_header(request, "User-Agent"),
+            fencing=_kept_header(request, "Fencing-Token"),
             seconds=round(seconds, 6),
             faults=note.faults,
         )
-        self.journal.add(call)
+        self.journal.add(call, authorized=self.authorized(request))
         logger.log(
             logging.INFO if call.applied else logging.DEBUG,
             "api call",
@@ -89,6 +96,40 @@ class Recorder:
                 "seconds": call.seconds,
             },
         )
+
+
+def _kept(text: str, longest: int = _LONGEST) -> str:
+    """As the journal keeps it: a header may hold bytes that are no text, which no answer could hold."""
+    return errors.legible(text[:longest])
+
+
+def _kept_header(request: web.Request, name: str) -> str | None:
+    value = request.headers.get(name)
+    return None if value is None else _kept(value)
+
+
+def _request_id(request: web.Request) -> str:
+    """The client's own, where it can be sent back; else a new one."""
+    given = request.headers.get("X-Request-Id", "")[:_LONGEST]
+    return given if given and given.isascii() and given.isprintable() else uuid.uuid4().hex
+
+
+async def _part(request: web.Request, response: web.StreamResponse) -> None:
+    """
+    Answer a request whose body nobody has read, and close.
+
+    What still comes stays in the kernel, since to read it would cost. Closed at once, the connection would be reset, and the
+    answer lost before the client has read it.
+    """
+    response.force_close()
+    # A client that is gone needs no answer.
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        await response.prepare(request)
+        await response.write_eof()
+        if request.transport is not None:
+            request.transport.write_eof()
+        async with asyncio.timeout(_PARTING_SECONDS):
+            await request.content.wait_eof()
 
 
 async def _let_go(request: web.Request, unanswered: Unanswered) -> None:
@@ -132,26 +173,3 @@ def _refusal(request: web.Request, error: web.HTTPException) -> ProblemError:
     if error.status == 404:
         return errors.problem(404, "not-found", f"{request.path}: nothing here; /openapi.json describes the API")
     return errors.problem(error.status, "bad-request", error.reason)
-
-
-def bearer_token(token: str) -> Middleware:
-    """Let nothing under /v1 through without the token."""
-    expected = token.encode()
-
-    @web.middleware
-    async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path == "/metrics" or request.path == "/v1" or request.path.startswith("/v1/"):
-            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-            # Compared in constant time; what a header can't encode is not the token either.
-            if scheme.lower() != "bearer" or not hmac.compare_digest(given.encode(errors="replace"), expected):
-                refused = errors.problem(
-                    401,
-                    "unauthorized",
-                    "this needs the header Authorization: Bearer <token> with the token fakecloud was started with",
-                )
-                response = problem_response(refused.problem)
-                response.headers["WWW-Authenticate"] = 'Bearer realm="fakecloud"'
-                return response
-        return await handler(request)
-
-    return authenticate

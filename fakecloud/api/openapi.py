@@ -14,6 +14,11 @@ from fakecloud.models.problems import Problem
 
 Json = dict[str, Any]
 _COMMON = {400: "Not understood", 401: "No token, or a wrong one", 422: "Understood and not possible"}
+_OF_BODIES = {
+    408: "The body does not come",
+    413: "The body is too large",
+    415: "The body is packed otherwise than by gzip",
+}
 
 
 def document(operations: Iterable[Operation[Any, Any]]) -> Json:
@@ -39,7 +44,7 @@ def document(operations: Iterable[Operation[Any, Any]]) -> Json:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "responses": {
                 str(status): {"description": text, "content": _content(Problem, "application/problem+json")}
-                for status, text in _COMMON.items()
+                for status, text in (_COMMON | _OF_BODIES).items()
             },
         },
     }
@@ -63,6 +68,7 @@ def _content(model: type[BaseModel], media_type: str = "application/json") -> Js
 
 
 def _operation(operation: Operation[Any, Any]) -> Json:
+    common = _COMMON if operation.body is NoBody else _COMMON | _OF_BODIES
     described: Json = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -83,7 +89,7 @@ def _operation(operation: Operation[Any, Any]) -> Json:
                 }
                 for status, answer in operation.answers.items()
             },
-            **{str(status): {"$ref": f"#/components/responses/{status}"} for status in _COMMON},
+            **{str(status): {"$ref": f"#/components/responses/{status}"} for status in common},
         },
     }
     if operation.body is not NoBody:

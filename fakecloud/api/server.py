@@ -8,8 +8,11 @@ from typing import Any
 from aiohttp import web
 
 from fakecloud.api import actions, addresses, faults, inventory, journal, loadbalancers, metrics, openapi
+from fakecloud.api.authentication import BearerToken
+from fakecloud.api.bodies import Bodies
+from fakecloud.api.clients import Clients
 from fakecloud.api.faultinjection import Striker
-from fakecloud.api.middlewares import Recorder, bearer_token, problems
+from fakecloud.api.middlewares import Recorder, problems
 from fakecloud.api.operations import NOTE, SERVICES, Exchange, NoBody, Operation, Services
 from fakecloud.api.requests import parse_body, parse_query
 from fakecloud.config import Settings
@@ -25,20 +28,23 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
 )
 
 
-def application(settings: Settings, services: Services, now: Callable[[], str]) -> web.Application:
+def application(settings: Settings, services: Services, clients: Clients, now: Callable[[], str]) -> web.Application:
     """Everything that HTTP clients see."""
+    token, bodies = BearerToken(settings.token), Bodies(settings.max_body, settings.client_timeout)
     app = web.Application(
         middlewares=[
-            Recorder(services.journal, now).middleware(),
-            Striker(services.faults, _owners(services)).middleware(),
+            Recorder(services.journal, now, token.shown_by).middleware(),
+            Striker(services.faults, _owners(services), token.shown_by, bodies.read).middleware(),
             problems,
-            bearer_token(settings.token),
+            token.middleware(clients.knows),
         ],
         client_max_size=settings.max_body,
     )
     app[SERVICES] = services
     for operation in OPERATIONS:
-        app.router.add_route(operation.method, operation.path, _handler(operation))
+        app.router.add_route(
+            operation.method, operation.path, _handler(operation, bodies), expect_handler=_no_answer_yet
+        )
     described = json.dumps(openapi.document(OPERATIONS))
 
     async def healthz(_: web.Request) -> web.Response:
@@ -61,11 +67,15 @@ def _owners(services: Services) -> Callable[[str], tuple[str, str] | None]:
     return owner_of
 
 
-def _handler(operation: Operation[Any, Any]) -> Callable[[web.Request], Any]:
+async def _no_answer_yet(_: web.Request) -> None:
+    """A client that asks whether to send its body learns it when the body is wanted."""
+
+
+def _handler(operation: Operation[Any, Any], bodies: Bodies) -> Callable[[web.Request], Any]:
     async def handle(request: web.Request) -> web.StreamResponse:
         exchange = Exchange(
             services=request.app[SERVICES],
-            body=await _body(operation, request),
+            body=await _body(operation, request, bodies),
             query=parse_query(operation.query, request.query),
             path=request.match_info,
             headers=request.headers,
@@ -86,10 +96,10 @@ def _handler(operation: Operation[Any, Any]) -> Callable[[web.Request], Any]:
     return handle
 
 
-async def _body(operation: Operation[Any, Any], request: web.Request) -> Model:
+async def _body(operation: Operation[Any, Any], request: web.Request, bodies: Bodies) -> Model:
     if operation.body is NoBody:
         return NoBody()
-    content = await request.read()
+    content = await bodies.read(request)
     model: type[Model] = operation.body
     return parse_body(model, b"{}" if operation.body_optional and not content else content)
 

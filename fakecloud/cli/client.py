@@ -12,6 +12,7 @@ import click
 
 from fakecloud import __version__
 from fakecloud.cli.failures import ConfigurationError
+from fakecloud.cli.output import readable
 
 Json = dict[str, Any]
 _TIMEOUT = 30.0
@@ -65,7 +66,7 @@ class Client:
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise click.ClickException(
-                f"{self._url} does not answer: {reason}; is `fakecloud serve` running?"
+                readable(f"{self._url} does not answer: {reason}; is `fakecloud serve` running?")
             ) from error
 
     def pages(self, path: str, query: Mapping[str, Any]) -> Iterator[Json]:
@@ -85,7 +86,7 @@ class Client:
             detail = error.reason
         if error.code == 401:
             raise ConfigurationError(f"{self._url} refuses the token; give --token or FAKECLOUD_TOKEN") from error
-        raise click.ClickException(f"{error.code}: {detail}") from error
+        raise click.ClickException(readable(f"{error.code}: {detail}")) from error
 
 
 def path_segment(text: str) -> str:

@@ -7,7 +7,7 @@ import click
 
 from fakecloud.cli.client import Client, connected, path_segment
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples, output_option, show_list
+from fakecloud.cli.output import examples, output_option, say, show_list
 
 Json = dict[str, Any]
 
@@ -70,7 +70,7 @@ def add(client: Client, kind: str, settings: tuple[str, ...], fault_id: str | No
         "forSeconds": options["for_seconds"],
     }
     added = client.call("POST", "/v1/faults", body=body)
-    click.echo(f"added {added['id']}")
+    say(f"added {added['id']}")
 
 
 @fault.command("list", epilog=examples("fakecloud fault list"))
@@ -107,10 +107,10 @@ def remove(client: Client, fault_ids: tuple[str, ...], *, everything: bool) -> N
         raise ConfigurationError("fault remove: give the ids of faults, or --all")
     if everything:
         client.call("DELETE", "/v1/faults")
-        click.echo("removed all faults")
+        say("removed all faults")
     for fault_id in fault_ids:
         client.call("DELETE", f"/v1/faults/{path_segment(fault_id)}")
-        click.echo(f"removed {fault_id}")
+        say(f"removed {fault_id}")
 
 
 @fault.command(epilog=examples("fakecloud fault scenarios"))
@@ -132,7 +132,7 @@ def scenarios(client: Client, output: str) -> None:
 def apply(client: Client, name: str) -> None:
     """Order all faults of a scenario."""
     for item in client.call("POST", f"/v1/scenarios/{path_segment(name)}/apply")["items"]:
-        click.echo(f"added {item['id']}")
+        say(f"added {item['id']}")
 
 
 def _setting(text: str) -> tuple[str, Any]:

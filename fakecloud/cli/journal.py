@@ -5,7 +5,7 @@ import json
 import click
 
 from fakecloud.cli.client import Client, connected
-from fakecloud.cli.output import examples, output_option, show_list
+from fakecloud.cli.output import examples, output_option, say, show_list
 
 
 @click.group()
@@ -26,9 +26,7 @@ def tail(client: Client, since: int | None, *, mutating: bool, output: str) -> N
         if output == "json":
             click.echo(json.dumps(call))
         else:
-            click.echo(
-                f"{call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}"
-            )
+            say(f"{call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}")
 
 
 @journal.command(epilog=examples("fakecloud journal counts", "fakecloud journal counts --since 120"))

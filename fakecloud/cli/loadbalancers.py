@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from fakecloud.cli.client import Client, connected, path_segment
-from fakecloud.cli.output import examples, output_option, show_json, show_list, show_table
+from fakecloud.cli.output import examples, output_option, say, show_json, show_list, show_table
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ def show(client: Client, load_balancer_id: str, output: str) -> None:
     if output == "json":
         show_json(item)
         return
-    click.echo(f"{item['id']}  {item['name']}  {_addresses(item)}  {item['state']}  generation {item['generation']}")
+    say(f"{item['id']}  {item['name']}  {_addresses(item)}  {item['state']}  generation {item['generation']}")
     show_table(
         ["PORT", "OPEN", "CONNECTIONS", "ACTIVE", "BYTES IN", "BYTES OUT", "ERROR"],
         [
@@ -90,7 +90,7 @@ def delete(client: Client, load_balancer_ids: tuple[str, ...]) -> None:
     """Delete load balancers; their connections are cut."""
     for load_balancer_id in load_balancer_ids:
         left = client.call("DELETE", f"/v1/load-balancers/{path_segment(load_balancer_id)}")
-        click.echo(f"deleting {load_balancer_id} by {left['action']}" if left else f"deleted {load_balancer_id}")
+        say(f"deleting {load_balancer_id} by {left['action']}" if left else f"deleted {load_balancer_id}")
 
 
 def _addresses(item: Json) -> str:

@@ -4,6 +4,8 @@ import logging
 import sys
 from collections.abc import Mapping
 
+from fakecloud.cli.output import readable
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -14,7 +16,8 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return super().formatMessage(record) + "".join(f" {name}={value}" for name, value in _fields(record).items())
+        shown = (f" {name}={readable(str(value))}" for name, value in _fields(record).items())
+        return super().formatMessage(record) + "".join(shown)
 
 
 def configure(log_format: str, level: str) -> None:

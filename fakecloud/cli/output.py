@@ -22,6 +22,18 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
+def readable(text: str) -> str:
+    """With escapes for what a terminal would obey instead of show: names are other people's."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def say(line: str) -> None:
+    """One line, whatever is in it."""
+    click.echo(readable(line))
+
+
 def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
@@ -49,5 +61,5 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_column(column, overflow="fold")
     for row in rows:
         # Text, so that a name in square brackets is not taken for markup.
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(readable(cell)) for cell in row))
     console.print(table)

@@ -1,15 +1,17 @@
 """`fakecloud serve`."""
 
+import contextlib
 import ipaddress
 import secrets
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples
+from fakecloud.cli.output import examples, readable
 
 if TYPE_CHECKING:
     from fakecloud.config import Settings
@@ -67,7 +69,8 @@ class CidrType(click.ParamType[str]):
 @click.option(
     "--target-network", "target_networks", envvar="FAKECLOUD_TARGET_NETWORK", multiple=True, type=CidrType(),
     help="Network that may be forwarded to; anything else is refused. Repeatable. "
-    "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10.",
+    "Default: loopback, the private networks (RFC 1918, fc00::/7) and 100.64.0.0/10. The metadata services of clouds "
+    "(169.254.0.0/16, fd00:ec2::254 and their like) only when named themselves.",
 )  # fmt: skip
 @click.option(
     "--scenarios", type=click.Path(path_type=Path, dir_okay=False), help="Named faults in YAML, for `fakecloud fault`.",
@@ -87,7 +90,7 @@ class CidrType(click.ParamType[str]):
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 @click.option(
     "--ready-file", type=click.Path(path_type=Path, dir_okay=False),
-    help="Write url, token and pid as JSON to this file (mode 0600) once the API answers.",
+    help="Write url, token and pid as JSON to this file (mode 0600) once the API answers; it is gone when the process ends.",
 )  # fmt: skip
 def serve(**options: Any) -> None:
     """
@@ -96,27 +99,29 @@ def serve(**options: Any) -> None:
     Every option can be given as an environment variable too: FAKECLOUD_PORT, FAKECLOUD_TOKEN, ...
     """
     from fakecloud.cli import logs
+    from fakecloud.cli.readyfile import ReadyFile, ReadyFileError
     from fakecloud.cloud.store import StoreError
 
     logs.configure(options["log_format"], options["log_level"])
     settings, generated = _settings(options)
-    ready_file: Path | None = options["ready_file"]
     from fakecloud import app
 
-    def announce(url: str) -> None:
+    ready = None if options["ready_file"] is None else ReadyFile(options["ready_file"])
+
+    @contextlib.contextmanager
+    def announced(url: str) -> Iterator[None]:
         click.echo(f"fakecloud answers on {url}")
         if generated:
             click.echo(f"token: {settings.token} (made for this run; --token or FAKECLOUD_TOKEN sets one)")
-        if ready_file is not None:
-            try:
-                app.write_ready_file(ready_file, url, settings.token)
-            except OSError as error:
-                raise ConfigurationError(f"--ready-file {ready_file}: {error.strerror}") from error
+        with ready.shown(url, settings.token) if ready is not None else contextlib.nullcontext():
+            yield
 
     try:
-        _run(app.serve(settings, announce))
-    except (app.StartError, StoreError) as error:
-        raise ConfigurationError(str(error)) from error
+        if ready is not None:
+            ready.claim()
+        _run(app.serve(settings, announced))
+    except (app.StartError, StoreError, ReadyFileError) as error:
+        raise ConfigurationError(readable(str(error))) from error
 
 
 def _run(main: Any) -> None:
@@ -138,7 +143,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
 
     from fakecloud.config import Settings
     from fakecloud.faults import scenarios
-    from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+    from fakecloud.state.networks import target_networks
     from fakecloud.state.policy import AddressMode
 
     given = _token(options["token"], options["token_file"])
@@ -150,7 +155,7 @@ def _settings(options: dict[str, Any]) -> "tuple[Settings, bool]":
             state=options["state"],
             addresses=AddressMode(options["addresses"]),
             pools=_pools(options),
-            target_networks=AddressSet.of(options["target_networks"] or DEFAULT_TARGET_NETWORKS),
+            target_networks=target_networks(options["target_networks"]),
             scenarios={} if options["scenarios"] is None else scenarios.read(options["scenarios"]),
             **{name: options[name] for name in _PLAIN},
         )

@@ -3,7 +3,7 @@
 import click
 
 from fakecloud.cli.client import Client, connected, path_segment
-from fakecloud.cli.output import examples, output_option, show_list
+from fakecloud.cli.output import examples, output_option, say, show_list
 
 
 @click.group()
@@ -30,7 +30,7 @@ def add(client: Client, server_id: str, addresses: tuple[str, ...], name: str | 
     """Register a server, or replace the one of the same id."""
     body = {"id": server_id, "name": name or server_id, "addresses": list(addresses)}
     client.call("PUT", f"/v1/servers/{path_segment(server_id)}", body=body)
-    click.echo(f"registered {server_id}")
+    say(f"registered {server_id}")
 
 
 @server.command(epilog=examples("fakecloud server delete node-1"))
@@ -40,4 +40,4 @@ def delete(client: Client, server_ids: tuple[str, ...]) -> None:
     """Remove servers; where they are targets, those targets become unhealthy."""
     for server_id in server_ids:
         client.call("DELETE", f"/v1/servers/{path_segment(server_id)}")
-        click.echo(f"deleted {server_id}")
+        say(f"deleted {server_id}")

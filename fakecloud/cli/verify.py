@@ -8,7 +8,7 @@ import click
 
 from fakecloud.cli.client import Client, connected
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples, output_option, show_json
+from fakecloud.cli.output import examples, output_option, say, show_json
 
 _SHOWN = 5
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -86,10 +86,8 @@ def _since(text: str | None) -> dict[str, Any]:
 
 def _tell(verdict: dict[str, Any]) -> None:
     word = "as expected" if verdict["satisfied"] else "NOT as expected"
-    click.echo(f"{word}: {verdict['count']} calls match")
+    say(f"{word}: {verdict['count']} calls match")
     for call in verdict["calls"][:_SHOWN]:
-        click.echo(
-            f"  {call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}"
-        )
+        say(f"  {call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}")
     if verdict["count"] > _SHOWN:
-        click.echo(f"  and {verdict['count'] - _SHOWN} more")
+        say(f"  and {verdict['count'] - _SHOWN} more")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from fakecloud.cloud.ledger import Ledger, StoredReply
-from fakecloud.cloud.store import Store, StoreError
+from fakecloud.cloud.store import Store
 from fakecloud.models.actions import Action
 from fakecloud.models.base import Model
 from fakecloud.models.inventory import AddressPool, ReservedAddress, Server
@@ -15,7 +15,7 @@ from fakecloud.state import inventory
 from fakecloud.state.ipam import Network
 from fakecloud.state.records import Fence, Kind, State, restored
 
-_STORED: Mapping[Kind, type[Model]] = {
+_STORED: Mapping[str, type[Model]] = {
     Kind.LOAD_BALANCER: LoadBalancer,
     Kind.SERVER: Server,
     Kind.POOL: AddressPool,
@@ -35,11 +35,16 @@ class Restored:
 def restore(store: Store) -> Restored:
     """Raises StoreError when a row can't be read."""
     bodies: list[Model] = []
-    for kind, text in store.load():
+    for row in store.load():
+        model = _STORED.get(row.kind)
+        if model is None:
+            raise store.damaged(row, f"expected one of {', '.join(_STORED)}")
         try:
-            bodies.append(_STORED[kind].model_validate_json(text))
+            bodies.append(model.model_validate_json(row.body))
         except ValidationError as error:
-            raise StoreError(f"the state file holds a {kind} that can't be read: {error.errors()[0]['msg']}") from error
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            raise store.damaged(row, f"{place}: {first['msg']}" if place else first["msg"]) from error
     state = restored(
         [inventory.pool_of(body) for body in bodies if isinstance(body, AddressPool)],
         [body for body in bodies if isinstance(body, Server)],

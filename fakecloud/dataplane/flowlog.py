@@ -1,5 +1,7 @@
 """The connections that have ended: the newest in memory, and all of them in a file when one is given."""
 
+import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -7,6 +9,8 @@ from typing import NamedTuple, TextIO
 
 from fakecloud.models.flows import Ending, Flow
 from fakecloud.models.listeners import Protocol
+
+logger = logging.getLogger(__name__)
 
 
 class Ended(NamedTuple):
@@ -24,18 +28,26 @@ class Ended(NamedTuple):
 
 
 class FlowLog:
-    """`clock` is the time in seconds since 1970; it becomes text only for readers."""
+    """
+    `clock` is the time in seconds since 1970; it becomes text only for readers.
+
+    A file that can't be written, say on a full disk, loses lines and nothing else.
+    """
 
     def __init__(self, size: int, clock: Callable[[], float], file: TextIO | None = None) -> None:
         self._ended: deque[tuple[float, Ended]] = deque(maxlen=size)
         self._clock = clock
         self._file = file
+        self._failing = False
 
     def add(self, ended: Ended) -> None:
         at = self._clock()
         self._ended.append((at, ended))
         if self._file is not None:
-            self._file.write(_flow(at, ended).model_dump_json(by_alias=True) + "\n")
+            try:
+                self._file.write(_flow(at, ended).model_dump_json(by_alias=True) + "\n")
+            except OSError as error:
+                self._failed(error)
 
     def select(self, load_balancer: str | None, limit: int) -> Iterator[Flow]:
         """Newest first."""
@@ -48,7 +60,23 @@ class FlowLog:
     def flush(self) -> None:
         """Let readers of the file see what was written."""
         if self._file is not None:
-            self._file.flush()
+            try:
+                self._file.flush()
+                self._failing = False
+            except OSError as error:
+                self._failed(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self.flush()
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+    def _failed(self, error: OSError) -> None:
+        if not self._failing:
+            self._failing = True
+            logger.warning("the flow log loses lines", extra={"reason": error.strerror})
 
 
 def _flow(at: float, ended: Ended) -> Flow:

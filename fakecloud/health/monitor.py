@@ -23,14 +23,24 @@ class Watched:
 
 
 class Monitor:
-    """Verdicts by probe. `refusal(address, port)` says why a connection must not be made, or None."""
+    """
+    Verdicts by probe, `at_once` of which run at a time: each needs a file descriptor.
 
-    def __init__(self, refusal: Callable[[str, int], str | None], on_change: Callable[[], None] = lambda: None) -> None:
+    `refusal(address, port)` says why a connection must not be made, or None.
+    """
+
+    def __init__(
+        self,
+        refusal: Callable[[str, int], str | None],
+        on_change: Callable[[], None] = lambda: None,
+        at_once: int = 2**16,
+    ) -> None:
         self._refusal = refusal
         self._on_change = on_change
         self._watched: dict[Probe, Watched] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._turn = itertools.count()
+        self._slots = asyncio.Semaphore(at_once)
         # Grows whenever a target comes or goes by its health; who has seen the number need not look again.
         self.changes = 0
 
@@ -71,7 +81,11 @@ class Monitor:
         phase = next(self._turn) * _GOLDEN_RATIO % 1
         for pause in itertools.chain([check.interval_seconds * phase], itertools.repeat(check.interval_seconds)):
             refusal = self._refusal(probe.address, probe.port)
-            result = await probe.run() if refusal is None else Result(False, refusal)
+            if refusal is None:
+                async with self._slots:
+                    result = await probe.run()
+            else:
+                result = Result(False, refusal)
             before = watched.verdict
             watched.verdict = before.after(
                 result, healthy_threshold=check.healthy_threshold, unhealthy_threshold=check.unhealthy_threshold

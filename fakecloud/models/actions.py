@@ -28,7 +28,7 @@ class ActionKind(StrEnum):
 class Action(Model):
     """One change. What it asked for is stored already; done means that traffic follows it, and that what was deleted is gone."""
 
-    id: str
+    id: Annotated[str, Field(pattern=r"^act-[0-9]{1,18}$")]
     kind: ActionKind
     resource_type: Annotated[str, Field(examples=["load-balancer"])]
     resource: str

@@ -31,5 +31,12 @@ def server_errors(server: Server, networks: AddressSet) -> tuple[FieldError, ...
 
 
 def _outside(field: str, address: str, networks: AddressSet) -> FieldError:
-    message = f"{address} is outside the target networks ({networks}); fakecloud serve --target-network adds one"
+    metadata = networks.excluding(address)
+    if metadata is None:
+        message = f"{address} is outside the target networks ({networks}); fakecloud serve --target-network adds one"
+    else:
+        message = (
+            f"{address} may be a cloud's metadata service ({metadata}), which hands out credentials; "
+            f"fakecloud serve --target-network {address} allows it"
+        )
     return FieldError(field=field, message=message, value=address)

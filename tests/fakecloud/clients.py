@@ -196,6 +196,17 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def worked(self) -> float:
+        """Seconds of the processor that it has used: what is busy besides changes nothing in them."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it has now."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
     def start(
         self,
         directory: Path,

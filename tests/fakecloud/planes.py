@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from fakecloud.cloud.cloud import Cloud, Surroundings
+from fakecloud.cloud.store import Row, StoreError
 from fakecloud.config import Settings
 from fakecloud.dataplane.delivery import ListenError, Staged
 from fakecloud.faults.rules import Armed, Strike
@@ -55,8 +56,11 @@ class RowStore:
     def __init__(self) -> None:
         self._rows: dict[tuple[Kind, str], str] = {}
 
-    def load(self) -> Sequence[tuple[Kind, str]]:
-        return [(kind, body) for (kind, _), body in self._rows.items()]
+    def load(self) -> Sequence[Row]:
+        return [Row(kind.value, key, body) for (kind, key), body in self._rows.items()]
+
+    def damaged(self, row: Row, reason: str) -> StoreError:
+        return StoreError(f"{row}: {reason}")
 
     async def commit(self, records: Iterable[Record]) -> None:
         for record in records:

@@ -91,3 +91,67 @@ def test_a_delete_that_takes_its_time_is_told_as_such(tmp_path: Path, pool: Netw
     listed = json.loads(run_fakecloud("lb", "list", "-o", "json", **access).stdout)
     assert (deleted.returncode, deleted.stdout) == (0, f"deleting {name} by {listed[0]['action']}\n")
     assert "deleting" in shown.stdout.splitlines()[0]
+
+
+# What a terminal would obey: a colour, a cleared screen, a bell, a new line, a C1 control, and text turned around.
+NASTY = "\x1b[31mred\x1b[2J\x07\nnext\x9b1m\u202egnp"
+
+
+def test_names_and_paths_are_shown_without_what_a_terminal_would_obey(
+    tmp_path: Path, pool: Network, process: Process
+) -> None:
+    (tmp_path / "scenarios.yaml").write_text(
+        json.dumps(
+            {
+                "scenarios": {
+                    "s": {"description": NASTY, "faults": [{"effect": {"kind": "outage"}, "match": {"path": NASTY}}]}
+                }
+            }
+        )
+    )
+    log = ("--log-level", "debug")
+    ready = process.start(
+        tmp_path, "--pool", str(pool), "--token", "t", "--scenarios", str(tmp_path / "scenarios.yaml"), *log
+    )
+    access = {"FAKECLOUD_URL": ready["url"], "FAKECLOUD_TOKEN": "t"}
+
+    async def create() -> str:
+        async with aiohttp.ClientSession() as session:
+            api = Api(session, ready["url"], "t")
+            server = {"id": "node-1", "name": NASTY, "addresses": ["127.0.0.1"]}
+            assert (await api.call("POST", "/v1/servers", server)).status == 201
+            fault = {
+                "id": "f",
+                "match": {"path": NASTY, "owner": NASTY},
+                "effect": {"kind": "action", "outcome": "error"},
+            }
+            assert (await api.call("POST", "/v1/faults", fault)).status == 201
+            assert (await api.call("GET", f"{LBS}/{NASTY}")).status == 404
+            return str((await api.create(name=NASTY, uid=NASTY, cluster=NASTY))["id"])
+
+    name = asyncio.run(create())
+    shown = [
+        run_fakecloud(*arguments, **access)
+        for arguments in (
+            ["lb", "list"],
+            ["lb", "show", name],
+            ["lb", "show", NASTY],
+            ["lb", "delete", NASTY],
+            ["server", "list"],
+            ["server", "add", "node-2", NASTY],
+            ["fault", "list"],
+            ["fault", "scenarios"],
+            ["fault", "apply", NASTY],
+            ["fault", "add", "outage", f"answer={NASTY}"],
+            ["journal", "list"],
+            ["journal", "counts"],
+            ["verify", "--applied"],
+            ["lb", "list", "-o", "json"],
+            ["fault", "scenarios", "-o", "json"],
+        )
+    ]
+    _, out, err = process.end()
+    texts = [*(one.stdout + one.stderr for one in shown), out, err]
+    assert [text for text in texts if not text.replace("\n", "").isprintable()] == []
+    assert "\\x1b[31mred\\x1b[2J" in shown[0].stdout
+    assert [line for text in texts for line in text.splitlines() if line.startswith("next")] == []

@@ -4,10 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-import sys
-from pathlib import Path
 
-import aiohttp
 import pytest
 
 from fakecloud.config import Settings
@@ -16,21 +13,13 @@ from tests.fakecloud.clients import (
     DEADLINE,
     Api,
     Backends,
-    Process,
     address_of,
     connection,
-    greeting,
     until,
 )
 
 LBS = "/v1/load-balancers"
 TARGETS = [{"address": "127.0.0.1"}]
-FEW_FILES = 90
-WITH_FEW_FILES = f"""
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_NOFILE, ({FEW_FILES}, {FEW_FILES}))
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 async def test_what_follows_an_urgent_byte_is_carried_too(api: Api, backends: Backends) -> None:
@@ -132,42 +121,3 @@ class TestWithALongConnectTimeout:
                 reset(writer.transport)
                 await until(lambda: active(0))
             assert [flow["ending"] for flow in (await api.get("/v1/flows"))["items"]] == ["reset"]
-
-
-async def test_without_file_descriptors_clients_wait_and_fakecloud_sleeps(
-    process: Process, backends: Backends, tmp_path: Path, pool: object
-) -> None:
-    ready = process.start(tmp_path, "--pool", str(pool), prefix=[sys.executable, "-c", WITH_FEW_FILES])
-
-    async def exhausted() -> bool:
-        return open_files(process.pid) == FEW_FILES
-
-    # Who tries to accept again and again never sleeps, however little of a busy machine it gets.
-    async def asleep() -> bool:
-        return state_of(process.pid) == "S"
-
-    async def works() -> bool:
-        return await greeting(address_of(item)) == "a"
-
-    async with aiohttp.ClientSession() as session:
-        api = Api(session, ready["url"], ready["token"])
-        port = await backends.start("a")
-        item = await api.create(listeners=[{"port": 8080, "targetPort": port}], targets=TARGETS)
-        # So that each connection takes one descriptor, and it is accept() that fails.
-        fault = await api.call("POST", "/v1/faults", {"match": {}, "effect": {"kind": "blackhole"}})
-        with contextlib.ExitStack() as held:
-            for _ in range(FEW_FILES):
-                client = held.enter_context(socket.create_connection((address_of(item), 8080), timeout=DEADLINE))
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            await until(exhausted)
-            await until(asleep)
-        assert (await api.call("DELETE", f"/v1/faults/{fault.body['id']}")).status == 204
-        await until(works)
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def open_files(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -21,13 +21,13 @@ from fakecloud.state import fencing, inventory, ipam, loadbalancers, reservation
 from fakecloud.state.fencing import FencingToken
 from fakecloud.state.ipam import Pool
 from fakecloud.state.loadbalancers import Stamp
-from fakecloud.state.networks import DEFAULT_TARGET_NETWORKS, AddressSet
+from fakecloud.state.networks import target_networks
 from fakecloud.state.policy import AddressMode, Policy
 from fakecloud.state.pools import refusal as pool_refusal
 from fakecloud.state.records import Kind, Record, State, restored
 from fakecloud.state.routes import affected, route_of
 
-NETWORKS = AddressSet.of(DEFAULT_TARGET_NETWORKS)
+NETWORKS = target_networks()
 POLICY = Policy(NETWORKS)
 STAMP = Stamp("lb-1", "2026-01-01T00:00:00Z")
 
@@ -120,6 +120,37 @@ def test_an_exhausted_pool_has_no_lowest_address_and_holds_only_its_own() -> Non
 def test_only_private_networks_are_targets_by_default(address: str, *, allowed: bool) -> None:
     assert (address in NETWORKS) is allowed
     assert "10.0.0.0/8" in str(NETWORKS)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "169.254.170.2",
+        "::ffff:169.254.169.254",
+        "100.100.100.200",
+        "::ffff:100.100.100.200",
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
+        "fd00:c1::a9fe:a9fe",
+        "fd00:42::42",
+        "fe80::a9fe:a9fe",
+        "64:ff9b::169.254.169.254",
+    ],
+)
+def test_a_metadata_service_is_forwarded_to_only_when_it_is_named_itself(address: str) -> None:
+    wide = ("0.0.0.0/0", "::/0")
+    assert address not in NETWORKS
+    assert address not in target_networks(wide)
+    own = address.removeprefix("::ffff:")
+    assert address in target_networks((*wide, own))
+    assert "8.8.8.8" in target_networks((*wide, own))
+    assert address not in target_networks((*wide, "127.0.0.0/8"))
+    server = Server(id="n1", name="x", addresses=(address,))
+    with pytest.raises(ProblemError) as refused:
+        inventory.add_server(State(), server, NETWORKS)
+    assert "metadata service" in refused.value.problem.detail
 
 
 @pytest.mark.parametrize(

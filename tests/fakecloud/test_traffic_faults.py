@@ -1,14 +1,18 @@
 """Faults of the data plane: what clients of a load balancer see."""
 
 import asyncio
+import contextlib
 import errno
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
-from tests.fakecloud.clients import DEADLINE, Api, Backends, Json, address_of, connection, greeting, until
+from fakecloud.state.ipam import Network
+from tests.fakecloud.clients import DEADLINE, Api, Backends, Json, Process, address_of, connection, greeting, until
 from tests.fakecloud.datagrams import udp_client, udp_server
 
 LBS = "/v1/load-balancers"
@@ -193,3 +197,101 @@ async def test_a_load_balancer_that_is_made_under_a_fault_has_it_too(api: Api, i
     assert connect_error(address_of(other), 9090) == errno.ECONNREFUSED
     assert (await api.call("DELETE", f"{LBS}/{other['id']}")).status == 204
     assert (await api.call("POST", "/v1/reset")).status == 204
+
+
+async def test_a_slow_line_carries_small_pieces_in_order_each_with_its_latency(api: Api, item: Json) -> None:
+    await order(api, "slow", latencySeconds=0.05, bytesPerSecond=1000, fault={"times": 1})
+    async with connection(address_of(item)) as (reader, writer):
+        await asyncio.wait_for(reader.readline(), DEADLINE)
+        sent = b"".join(b"%03d," % number for number in range(50))
+        started = time.monotonic()
+        for start in range(len(sent)):
+            writer.write(sent[start : start + 1])
+            await asyncio.sleep(0)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), DEADLINE) == sent + b"bye"
+        # There and back: twice the latency, and the rate once, since the ways run at the same time.
+        assert time.monotonic() - started >= 0.1 + len(sent) / 1000
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"bytesPerSecond": 1}, id="a byte a second"),
+        pytest.param({"bytesPerSecond": 39, "latencySeconds": 30}, id="late and slow"),
+        pytest.param({"latencySeconds": 60}, id="late"),
+    ],
+)
+async def test_slow_connections_cost_little_memory_and_work(
+    tmp_path: Path, pool: Network, process: Process, backends: Backends, fault: Json
+) -> None:
+    """Twenty of them had a timer for each of their bytes, which took 1.3 GB."""
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.gather(swallow(reader), flood(writer))
+
+    async def swallow(reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65536):
+                pass
+
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            for _ in range(20):
+                writer.write(bytes(2**18))
+                await writer.drain()
+
+    port = await backends.serve(pour)
+    ready = await asyncio.to_thread(process.start, tmp_path, "--pool", str(pool), "--token", "secret")
+    async with aiohttp.ClientSession() as session, contextlib.AsyncExitStack() as stack:
+        api = Api(session, ready["url"], "secret")
+        item = await api.create(listeners=[{"port": 8080, "targetPort": port}], targets=[{"address": "127.0.0.1"}])
+        await order(api, "slow", **fault)
+        before, worked = process.memory, process.worked
+        for _ in range(20):
+            _, writer = await stack.enter_async_context(connection(address_of(item)))
+            writer.write(bytes(2**20))
+
+        async def all_pour() -> bool:
+            flows = (await api.get(f"{LBS}/{item['id']}"))["status"]["listeners"]
+            return bool(flows[0]["bytesIn"] >= 20 * 2**16 and flows[0]["bytesOut"] >= 20 * 2**16)
+
+        await until(all_pour)
+        assert process.memory - before < 60 * 2**20
+        assert process.worked - worked < 2
+
+
+async def test_late_datagrams_are_few(tmp_path: Path, pool: Network, process: Process) -> None:
+    async with udp_server("u") as port, aiohttp.ClientSession() as session:
+        ready = await asyncio.to_thread(process.start, tmp_path, "--pool", str(pool), "--token", "secret")
+        api = Api(session, ready["url"], "secret")
+        listeners = [{"protocol": "UDP", "port": 5353, "targetPort": port}]
+        item = await api.create(listeners=listeners, targets=[{"address": "127.0.0.1"}])
+        await order(api, "slow", latencySeconds=60)
+        before = process.memory
+
+        with socket.socket(type=socket.SOCK_DGRAM) as client:
+            client.connect((address_of(item), 5353))
+            sent = 0
+            async with asyncio.timeout(DEADLINE):
+                while sent < 60 * 2**20:
+                    # One at a time: none is lost in the kernel's own queue.
+                    sent += client.send(bytes(60_000))
+                    while (await api.get(f"{LBS}/{item['id']}"))["status"]["listeners"][0]["bytesIn"] < sent:
+                        await asyncio.sleep(0.001)
+        assert process.memory - before < 20 * 2**20
+
+
+async def test_late_datagrams_arrive_in_order_with_their_latency(api: Api) -> None:
+    async with udp_server("u") as port:
+        listeners = [{"protocol": "UDP", "port": 5353, "targetPort": port}]
+        item = await api.create(listeners=listeners, targets=[{"address": "127.0.0.1"}])
+        await order(api, "slow", latencySeconds=0.1)
+        async with udp_client(address_of(item), 5353) as client:
+            started = time.monotonic()
+            assert client.transport is not None
+            for number in range(5):
+                client.transport.sendto(str(number).encode())
+            answers = [(await asyncio.wait_for(client.answers.get(), DEADLINE)).decode() for _ in range(5)]
+            assert answers == [f"u {number}" for number in range(5)]
+            assert time.monotonic() - started >= 0.2

@@ -108,3 +108,45 @@ async def test_a_flow_stays_with_a_removed_target_for_the_time_that_it_may_drain
     async with flowing(api, drainTimeoutSeconds=DEADLINE * 60) as flow:
         await flow.change(targets=[OF[OTHER[flow.first]]])
         assert await flow.answerer() == flow.first
+
+
+@contextlib.asynccontextmanager
+async def plain_sockets(api: Api, **listener: object) -> AsyncIterator[tuple[socket.socket, socket.socket]]:
+    """A target's socket and a client's, as the kernel has them: a transport sends no empty datagram."""
+    with socket.socket(type=socket.SOCK_DGRAM) as target, socket.socket(type=socket.SOCK_DGRAM) as client:
+        target.bind(("127.0.0.1", 0))
+        listeners = [{"protocol": "UDP", "port": PORT, "targetPort": target.getsockname()[1], **listener}]
+        item = await api.create(listeners=listeners, targets=[A])
+        client.connect((address_of(item), PORT))
+        for one in (target, client):
+            one.settimeout(DEADLINE)
+        yield target, client
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["at once", "late"])
+async def test_empty_datagrams_are_passed_on_both_ways_in_their_order(api: Api, *, slow: bool) -> None:
+    if slow:
+        await api.call("POST", "/v1/faults", {"effect": {"kind": "slow", "latencySeconds": 0.02}})
+    # The first ones come before there is a socket towards the target.
+    sent = [b"", b"", b"a", b"", b"b"]
+    async with plain_sockets(api) as (target, client):
+        for _ in range(2):
+            for data in sent:
+                client.send(data)
+            came = [await asyncio.to_thread(target.recvfrom, 100) for _ in sent]
+            assert [data for data, _ in came] == sent
+        for data in sent:
+            target.sendto(data, came[0][1])
+        assert [await asyncio.to_thread(client.recv, 100) for _ in sent] == sent
+
+
+async def test_a_client_that_sends_only_empty_datagrams_is_not_idle(api: Api) -> None:
+    loop = asyncio.get_running_loop()
+    async with plain_sockets(api, idleTimeoutSeconds=0.4) as (target, client):
+        ports = set()
+        until_seconds = loop.time() + 1.5
+        while loop.time() < until_seconds:
+            client.send(b"")
+            ports.add((await asyncio.to_thread(target.recvfrom, 100))[1])
+            await asyncio.sleep(0.01)
+        assert len(ports) == 1

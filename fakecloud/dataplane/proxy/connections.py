@@ -150,7 +150,7 @@ class Connection:
         sink: Sink = half
         for effect in self._effects:
             if isinstance(effect, SlowFault):
-                sink = Slow(sink, effect, source.move)
+                sink = Slow(sink, effect, self._listener.context.wakeups, source.move, lambda: self._over)
             elif isinstance(effect, ResetAfterFault) and half is self.client:
                 sink = Limited(sink, effect.bytes, lambda: self.end("fault"))
         return sink

@@ -5,6 +5,7 @@ The target stays the same for as long as it is one and is alive: UDP has no conn
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
@@ -16,6 +17,8 @@ from fakecloud.dataplane.faulteffects import NO_FAULT, PortFault, PortState
 from fakecloud.dataplane.flowlog import Ended
 from fakecloud.dataplane.proxy.context import ProxyContext
 from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
+from fakecloud.dataplane.proxy.shaping import Late
+from fakecloud.dataplane.proxy.sockets import connect_datagrams
 from fakecloud.models.faults import BlackholeFault, HalfOpenFault, ResetAfterFault, SlowFault, TrafficEffect
 from fakecloud.models.flows import Ending
 
@@ -29,6 +32,7 @@ class DatagramListener(asyncio.DatagramProtocol):
     """Owns one UDP socket and the exchanges of every client that sent something to it."""
 
     transport: asyncio.DatagramTransport
+    _socket: socket.socket
 
     def __init__(self, place: Place, options: ListenerOptions, context: ProxyContext) -> None:
         self.place = place
@@ -44,6 +48,7 @@ class DatagramListener(asyncio.DatagramProtocol):
 
     async def open(self, bound: socket.socket) -> None:
         """Receive from the socket; it belongs to the listener from now on."""
+        self._socket = bound
         await self.loop.create_datagram_endpoint(lambda: self, sock=bound)
         self._check_idle()
 
@@ -61,6 +66,15 @@ class DatagramListener(asyncio.DatagramProtocol):
             if exchange is None:
                 return
         exchange.send(data)
+
+    def send(self, data: bytes, client: Endpoint) -> None:
+        """To a client, from the address that it knows."""
+        if data:
+            self.transport.sendto(data, client)
+        else:
+            # A transport of asyncio or uvloop takes an empty datagram for nothing to send.
+            with contextlib.suppress(OSError):
+                self._socket.sendto(data, client)
 
     def close(self) -> None:
         if self._idle_check is not None:
@@ -137,9 +151,10 @@ class DatagramListener(asyncio.DatagramProtocol):
             if self.context.refusal(*endpoint) is not None:
                 continue
             try:
-                await self.loop.create_datagram_endpoint(lambda: exchange, remote_addr=endpoint)
+                exchange.socket = connect_datagrams(endpoint)
             except OSError:
                 continue
+            await self.loop.create_datagram_endpoint(lambda: exchange, sock=exchange.socket)
             exchange.endpoint = endpoint
             self._balancer.chosen(exchange.client[0], endpoint)
             return
@@ -148,7 +163,8 @@ class DatagramListener(asyncio.DatagramProtocol):
     def _accept(self, client: Endpoint) -> "Exchange | None":
         sources, limit = self.options.sources, self.options.connection_limit
         most = self.context.limits.connections if limit is None else min(limit, self.context.limits.connections)
-        full = len(self._exchanges) >= most or self.context.connections >= self.context.limits.connections
+        in_all = min(self.context.limits.connections, self.context.most_connections)
+        full = len(self._exchanges) >= most or self.context.connections >= in_all
         if self.silent or full or (sources is not None and client[0] not in sources):
             return None
         effects = self._fault.strike() if self._fault.strike is not None else ()
@@ -190,21 +206,27 @@ class Exchange(asyncio.DatagramProtocol):
         self.counters = Counters(1, 1)
         self.started = listener.loop.time()
         self.connecting: asyncio.Task[None] | None = None
+        self.socket: socket.socket | None = None
         self._transport: asyncio.DatagramTransport | None = None
         self._over = False
+        # Datagrams without a byte: what moved, too.
+        self._empty = 0
         self._early: list[bytes] = []
         self._seen = (-1, 0.0)
         self._deaf = any(isinstance(effect, BlackholeFault | HalfOpenFault) for effect in effects)
-        self._delay = sum(effect.latency_seconds for effect in effects if isinstance(effect, SlowFault))
+        delay = sum(effect.latency_seconds for effect in effects if isinstance(effect, SlowFault))
+        self._late = Late(delay, listener.context.wakeups, lambda: self._over) if delay else None
         self._left = min((effect.bytes for effect in effects if isinstance(effect, ResetAfterFault)), default=None)
 
     def send(self, data: bytes) -> None:
         """From the client to the target."""
         if self._listener.silent or self._deaf:
             return
+        if not data:
+            self._empty += 1
         self.counters.bytes_in += len(data)
         if self._transport is not None:
-            self._later(self._transport.sendto, data)
+            self._later(self._transport.sendto if data else self._send_empty, data)
         elif len(self._early) < _MOST_EARLY:
             self._early.append(data)
 
@@ -212,15 +234,18 @@ class Exchange(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)
         if self._over:
             self._transport.abort()
+            return
         for data in self._early:
-            self._later(self._transport.sendto, data)
+            self._later(self._transport.sendto if data else self._send_empty, data)
         self._early.clear()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:  # noqa: ARG002 - always the target
         if self._listener.silent or (self._left is not None and self.counters.bytes_out >= self._left):
             return
+        if not data:
+            self._empty += 1
         self.counters.bytes_out += len(data)
-        self._later(lambda answer: self._listener.transport.sendto(answer, self.client), data)
+        self._later(lambda answer: self._listener.send(answer, self.client), data)
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - the target's port is closed
         """The target refuses: the client's next datagram finds another one."""
@@ -235,13 +260,19 @@ class Exchange(asyncio.DatagramProtocol):
         self._listener.ended(self, ending)
 
     def idle_since(self, now: float) -> float:
-        moved = self.counters.bytes_in + self.counters.bytes_out
+        moved = self.counters.bytes_in + self.counters.bytes_out + self._empty
         if moved != self._seen[0]:
             self._seen = (moved, now)
         return now - self._seen[1]
 
+    def _send_empty(self, data: bytes) -> None:
+        # See DatagramListener.send. The target's refusal is told by the next datagram.
+        if self.socket is not None:
+            with contextlib.suppress(OSError):
+                self.socket.send(data)
+
     def _later(self, send: Callable[[bytes], None], data: bytes) -> None:
-        if self._delay:
-            self._listener.loop.call_later(self._delay, send, data)
-        else:
+        if self._late is None:
             send(data)
+        else:
+            self._late.send(send, data)

@@ -114,20 +114,27 @@ class PortListener:
         self.context.log.add(connection.ended(self.place, ending, counters))
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPTED_AT_ONCE):
+        # Each needs a descriptor for its target as well: for whom there is none waits, like for whom accept() has none.
+        room = self.context.most_connections - self.context.connections
+        if room <= 0:
+            self._wait_for_descriptors(listening)
+        for _ in range(min(room, _ACCEPTED_AT_ONCE)):
             try:
                 client, endpoint = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in _EXHAUSTED:
-                    self._stop_accepting(listening)
-                    self._pause = self._loop.call_later(_PAUSE_SECONDS, self._watch, listening)
+                    self._wait_for_descriptors(listening)
                     return
                 # This one client is gone.
                 continue
             client.setblocking(False)
             self._accepted(Connection(self, client, endpoint[:2]))
+
+    def _wait_for_descriptors(self, listening: socket.socket) -> None:
+        self._stop_accepting(listening)
+        self._pause = self._loop.call_later(_PAUSE_SECONDS, self._watch, listening)
 
     def _accepted(self, connection: Connection) -> None:
         """A client is there; find it a target unless it may not have one."""

@@ -18,7 +18,8 @@ from fakecloud.dataplane.proxy.datagrams import DatagramListener
 from fakecloud.dataplane.proxy.listeneroptions import ListenerOptions
 from fakecloud.dataplane.proxy.listeners import PortListener
 from fakecloud.dataplane.proxy.poller import Poller
-from fakecloud.dataplane.proxy.sockets import BindError, bind_datagrams, listen
+from fakecloud.dataplane.proxy.sockets import BindError, bind_datagrams, exhausted, listen
+from fakecloud.dataplane.proxy.wakeups import Wakeups
 from fakecloud.dataplane.status import listener_status, target_statuses
 from fakecloud.faults.rules import Armed, Strike
 from fakecloud.health.monitor import Monitor
@@ -31,6 +32,8 @@ from fakecloud.state.routes import Destination, Route
 
 # Of the loop, for what was cut to be gone; two or three are enough.
 _TURNS = 10
+# File descriptors: the last listener leaves as many.
+_OF_A_CONNECTION = 2
 
 
 @dataclass
@@ -51,10 +54,10 @@ class Plane:
         self._addresses = addresses
         loop = asyncio.get_running_loop()
         self._context = ProxyContext(
-            limits, self.refusal, log, ConnectTimeouts(limits.connect_timeout), Poller(), loop.time
+            limits, self.refusal, log, ConnectTimeouts(limits.connect_timeout), Poller(), Wakeups(), loop.time
         )
         self._running: dict[str, Running] = {}
-        self._monitor = Monitor(self.refusal)
+        self._monitor = Monitor(self.refusal, at_once=limits.probes)
         self._own: set[Endpoint] = set()
         # Asked for every connection and probe; there are as many as there are target addresses.
         self._allowed: dict[str, bool] = {}
@@ -93,6 +96,8 @@ class Plane:
                 if spot in running.listeners:
                     continue
                 try:
+                    if self._context.listeners + len(sockets) + _OF_A_CONNECTION >= self._context.limits.descriptors:
+                        raise BindError(exhausted(address, listener.port))
                     self._addresses.claim(address)
                     open_socket = listen if listener.protocol == "TCP" else bind_datagrams
                     sockets[spot] = open_socket(address, listener.port)
@@ -184,6 +189,7 @@ class Plane:
             self.remove(load_balancer_id)
         self._context.connect_timeouts.close()
         self._context.poller.close()
+        self._context.wakeups.close()
         await self._monitor.close()
 
     async def _open(self, running: Running, spot: Spot, options: ListenerOptions, bound: socket.socket) -> None:
@@ -192,12 +198,14 @@ class Plane:
         opened = kind(Place(running.route.load_balancer_id, address, port), options, self._context)
         await opened.open(bound)
         running.listeners[spot] = opened
+        self._context.opened(1)
         self._own.add((address, port))
         opened.suffer(port_fault(self._faults, self._strike, opened.place, time.monotonic()))
 
     def _close(self, running: Running, spot: Spot) -> PortListener | DatagramListener:
         closed = running.listeners.pop(spot)
         closed.close()
+        self._context.opened(-1)
         protocol, address, port = spot
         if ("UDP" if protocol == "TCP" else "TCP", address, port) not in running.listeners:
             self._own.discard((address, port))

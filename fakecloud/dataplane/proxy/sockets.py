@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import resource
 import socket
 import struct
 from pathlib import Path
@@ -62,12 +63,33 @@ def bind_datagrams(address: str, port: int) -> socket.socket:
     return bound
 
 
+def connect_datagrams(endpoint: tuple[str, int]) -> socket.socket:
+    """A UDP socket for one peer alone. Raises OSError."""
+    connected = socket.socket(socket.AF_INET6 if ":" in endpoint[0] else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        connected.setblocking(False)
+        connected.connect(endpoint)
+    except OSError:
+        connected.close()
+        raise
+    return connected
+
+
 def reset(transport: Any) -> None:
     """Close a connection so that the other side sees a reset instead of a regular end."""
     # Already gone is as good as reset.
     with contextlib.suppress(OSError, ValueError):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
+
+
+def exhausted(address: str, port: int) -> str:
+    """Why there can't be one listener more, and what helps."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"port {port} on {address}: all file descriptors for listeners are taken, of {most} that this process may have. "
+        "Allow it more: ulimit -n, or LimitNOFILE= of its systemd unit"
+    )
 
 
 def _explanation(error: OSError, address: str, port: int) -> str:
@@ -77,6 +99,8 @@ def _explanation(error: OSError, address: str, port: int) -> str:
             f"{where} needs a right: ports under {_first_unprivileged_port()} are privileged here. Use a higher port, "
             f"or allow it for everyone: sysctl -w net.ipv4.ip_unprivileged_port_start={port}"
         )
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return exhausted(address, port)
     if error.errno == errno.EADDRINUSE:
         return f"{where} is in use by another process of this machine (ss -ltunp 'sport = :{port}' names it)"
     if error.errno == errno.EADDRNOTAVAIL:

@@ -41,15 +41,15 @@ class DirectPlane:
     Next hops and rules follow the load balancers and the health of their targets.
 
     `targetPort` is where a node is probed; traffic arrives at the listener's own port. Faults of single connections
-    (blackhole, slow, reset-after, half-open) are a proxy's, and do nothing here.
+    (blackhole, slow, reset-after, half-open) are a proxy's, and do nothing here. So many `probes` run at a time.
     """
 
-    def __init__(self, target_networks: AddressSet, netlink: Netlink, firewall: Firewall) -> None:
+    def __init__(self, target_networks: AddressSet, netlink: Netlink, firewall: Firewall, probes: int) -> None:
         self._target_networks = target_networks
         self._netlink = netlink
         self._firewall = firewall
         self._next_hops = NextHops(netlink)
-        self._monitor = Monitor(self.refusal, self._follow_health)
+        self._monitor = Monitor(self.refusal, self._follow_health, at_once=probes)
         self._routes: dict[str, Route] = {}
         self._probes: dict[str, frozenset[Probe]] = {}
         self._refused: dict[str, Mapping[Spot, str]] = {}
