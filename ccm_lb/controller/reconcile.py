@@ -154,13 +154,17 @@ class Reconciler:
         if not nodes:
             self._service_events.no_nodes(service)
         self._state.begin(service)
+        ahead = await self._publish_ahead(service)
+        if ahead is None:
+            return
+        service, quiet = ahead, verifying and ahead is service
         with _prefix("failed to ensure load balancer"):
             answer = await self._ensure_in_cloud(service, nodes)
         draft = await self._publisher.draft(service, answer)
         if draft is None:
             return
         with _prefix("failed to update load balancer status"):
-            stored = await self._publisher.write(service, draft, quiet=verifying)
+            stored = await self._publisher.write(service, draft, quiet=quiet)
         if stored is None:
             return
         # A wiped status that is written again is no first address.
@@ -170,6 +174,17 @@ class Reconciler:
         self._state.record(
             service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
         )
+
+    async def _publish_ahead(self, service: Service) -> Service | None:
+        """The Service with the modes that nodes have to know before the cloud is asked; None if the cloud is not to be asked any more."""
+        with _prefix("failed to ensure load balancer"):
+            draft = await self._publisher.draft_ahead(service)
+        if draft is None:
+            return service
+        with _prefix("failed to update load balancer status"):
+            live = await self._publisher.write_ahead(service, draft)
+        wanted = live is not None and not live.deleting and predicates.wants_load_balancer(live, self._state.scope)
+        return live if wanted else None
 
     async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
         try:
