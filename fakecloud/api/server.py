@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from fakecloud.api import actions, addresses, faults, inventory, journal, loadbalancers, metrics, openapi
+from fakecloud.api import actions, addresses, cloud, faults, inventory, journal, loadbalancers, metrics, openapi
 from fakecloud.api.faultinjection import Striker
 from fakecloud.api.middlewares import Recorder, bearer_token, problems
 from fakecloud.api.operations import NOTE, SERVICES, Exchange, NoBody, Operation, Services
@@ -19,6 +19,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     *loadbalancers.OPERATIONS,
     *inventory.OPERATIONS,
     *addresses.OPERATIONS,
+    *cloud.OPERATIONS,
     *actions.OPERATIONS,
     *faults.OPERATIONS,
     *journal.OPERATIONS,

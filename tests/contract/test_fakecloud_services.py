@@ -148,7 +148,9 @@ async def test_the_annotation_chooses_the_check(
     ],
 )
 async def test_the_ip_mode_follows_the_settings(world: World, configured: dict[str, Any], published: IPMode) -> None:
+    world.transport.delivery = configured.get("delivery")
     backend = world.make(FakecloudConfig(url=world.serving.url, token="secret", **configured))
+    await backend.open()
     status = await backend.ensure_load_balancer(SERVICE, nodes(1))
     assert [entry.ip_mode for entry in status.ingress] == [published]
     assert await backend.get_load_balancer(SERVICE) == status

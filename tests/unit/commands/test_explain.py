@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -67,6 +68,14 @@ def test_the_json_has_the_same_and_can_be_read() -> None:
     assert (address["ipMode"], address["published"], address["rule"]) == ("VIP", "VIP", "annotation")
     assert address["inputs"]["ports"][0] == {"port": 80, "protocol": "TCP", "proxy_protocol": "v2", "terminates": ""}
     assert shown["nodesThatIgnoreIPMode"] == ["n1"]
+
+
+def test_a_cloud_that_could_not_be_asked_is_said_first() -> None:
+    found = dataclasses.replace(explain.explained(PUBLISHED, AROUND, {}), cloud_silent="no answer")
+    assert next(iter(found.lines())) == (
+        "warning: the cloud could not be asked, so the settings alone count: no answer"
+    )
+    assert found.as_json()["cloudNotAsked"] == "no answer"
 
 
 @pytest.mark.parametrize("name", ["web", "/web", "lb/", "a/b/c"])
