@@ -200,9 +200,12 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         """
         Make the cloud serve `service` from `nodes`; return the addresses it answers on, each IP with its ipMode (KEP-1860).
 
-        `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. ipMode says how
-        traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection of its own or
-        adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose. The annotation for ipMode is the core's.
+        `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. Those that the
+        cluster autoscaler is about to delete are among them only if `traffic` says that kube-proxy is asked which nodes are well.
+
+        ipMode says how traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection
+        of its own or adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose. The annotation for ipMode is
+        the core's.
 
         Returning says that the cloud has done it, and nodes are told so: raise RetryAfterError while it is still at work.
 

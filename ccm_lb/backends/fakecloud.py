@@ -45,6 +45,11 @@ class FakecloudConfig(BackendConfig):
         description="PROXY protocol on all TCP ports where no annotation says otherwise. An error with a fakecloud that keeps the"
         " destination, since nobody can put a header before a connection there.",
     )
+    ask_kube_proxy: bool = Field(
+        default=False,
+        description="With externalTrafficPolicy Cluster, ask kube-proxy (port 10256, `/healthz`) which nodes are well, instead of asking"
+        " their node ports. Connections through a node that is scaled down then go on until its end. Every node needs that port.",
+    )
 
     @model_validator(mode="after")
     def _one_token(self) -> Self:
@@ -97,6 +102,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
 
     def traffic(self, service: Service) -> Traffic:
         options, default = annotations.parse(service), self.context.config.proxy_protocol
+        check = requests.health_check(service, options, ask_kube_proxy=self.context.config.ask_kube_proxy)
         headers = [(port, options.proxy_protocol_on(port, default)) for port in service.spec.ports]
         return Traffic(
             delivery=_DELIVERIES.get(self._delivery or "", Delivery.UNKNOWN),
@@ -105,6 +111,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 for port, header in headers
             ),
             enforces_source_ranges=True,
+            probes_ask_kube_proxy=check.get("path") == requests.KUBE_PROXY_PATH,
             default=self.context.config.ip_mode,
         )
 
@@ -113,7 +120,9 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         return self._published(service, found[0]) if found else None
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        wanted = requests.desired(service, nodes, annotations.parse(service), self.context.config.proxy_protocol)
+        config = self.context.config
+        options = annotations.parse(service)
+        wanted = requests.desired(service, nodes, options, config.proxy_protocol, ask_kube_proxy=config.ask_kube_proxy)
         found = await self._find(service)
         if found and found[0]["state"] == "error":
             load_balancer = await self._repair(service, found[0], wanted)

@@ -79,7 +79,7 @@ def test_the_settings_of_an_installed_backend_are_printed(capsys: pytest.Capture
     out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["KEY", "VALUES", "DEFAULT", "MEANING"]
     assert [line.split()[0] for line in out.splitlines()[1:]] == [
-        *("url", "token", "tokenFile", "ipMode", "delivery", "proxyProtocol"),
+        *("url", "token", "tokenFile", "ipMode", "delivery", "proxyProtocol", "askKubeProxy"),
     ]
 
 
