@@ -56,8 +56,8 @@ demo: .venv/.ready ## a cluster with a cloud and real traffic, live; ONCE=1 prov
 	@python -m tests.demo $(if $(filter-out 0,$(ONCE)),--once)
 
 .PHONY: bench
-bench: controlplane ## print the time to address for 1,000 Services at once
-	@python -m tests.bench
+bench: controlplane ## print the time to address for 1,000 Services at once; ONLY=NAME plays one, `python -m tests.bench --list` names them
+	@python -m tests.bench $(addprefix --only=,$(ONLY))
 
 .PHONY: bench-dataplane
 bench-dataplane: .venv/.ready ## fakecloud's data plane beside HAProxy, in one run

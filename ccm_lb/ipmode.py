@@ -88,6 +88,9 @@ class Traffic:
     enforces_source_ranges: bool | None = None
     probes_from_own_address: bool = False  # health probes have the load balancer's address as their source
     probes_to_own_address: bool = False  # health probes have it as their destination
+    probes_ask_kube_proxy: bool = (
+        False  # its /healthz or a healthCheckNodePort, where nodes that are about to go answer 503
+    )
     default: IPMode | str | None = None  # what the provider's settings say
     private_default: IPMode | str | None = None  # the same, for private addresses
 

@@ -187,7 +187,11 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         How the load balancer of `service` treats traffic, by the settings that `ensure_load_balancer` makes it from; no I/O.
 
         Given, the core chooses the ipMode of each address by the table in docs/ipmode.md, explains it, and does not look at the one
-        that `ensure_load_balancer` answers. None, the default, leaves the choice to the backend.
+        that `ensure_load_balancer` answers. It then also publishes Proxy before it asks for PROXY protocol, TLS or HTTP on a living
+        load balancer, which it cannot know of a backend that answers None, the default, and chooses by itself.
+
+        What depends on the cloud and not on the Service is learned in `open`; until then it is unknown. A backend that raises
+        ImplementedElsewhereError for a Service raises it here as well.
         """
         return None
 
@@ -196,9 +200,14 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         """
         Make the cloud serve `service` from `nodes`; return the addresses it answers on, each IP with its ipMode (KEP-1860).
 
-        `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. ipMode says how
-        traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection of its own or
-        adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose. The annotation for ipMode is the core's.
+        `nodes` are the eligible ones, sorted by name; there may be none, and the load balancer is then made all the same. Those that the
+        cluster autoscaler is about to delete are among them only if `traffic` says that kube-proxy is asked which nodes are well.
+
+        ipMode says how traffic reaches a node: VIP when the destination address is kept, PROXY when the load balancer opens a connection
+        of its own or adds something (PROXY protocol, TLS) that a short cut inside the cluster would lose. The annotation for ipMode is
+        the core's.
+
+        Returning says that the cloud has done it, and nodes are told so: raise RetryAfterError while it is still at work.
 
         A port that cannot be served has an `error` in `ports` of each entry, and the others are served (KEP-1435).
 

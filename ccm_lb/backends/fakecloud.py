@@ -5,7 +5,7 @@ What ipMode its addresses get follows from `traffic`; that is made from the same
 """
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -22,19 +22,33 @@ from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node
 class FakecloudConfig(BackendConfig):
     """The settings in --cloud-config."""
 
-    url: str = Field(default="http://127.0.0.1:8780", pattern="^https?://", description="where fakecloud's API listens")
-    token: str | None = Field(default=None, description="the bearer token; or use tokenFile", repr=False)
+    url: str = Field(
+        default="http://127.0.0.1:8780", pattern="^https?://", description="Where fakecloud's API listens."
+    )
+    token: str | None = Field(
+        default=None, description="The bearer token. Either this or `tokenFile` is required.", repr=False
+    )
     token_file: pathlib.Path | None = Field(
-        default=None, description="a file with the token, read anew when it is refused"
+        default=None, description="File with the token, read anew when it is refused; so it may be rotated."
     )
     ip_mode: IPMode | None = Field(
-        default=None, description="the default for what docs/ipmode.md leaves open; Proxy for a delivery by proxy"
+        default=None,
+        description="The ipMode where no other row of docs/ipmode.md decides. Unset: `Proxy`. An error with a fakecloud that keeps the"
+        " destination, since `VIP` alone works there.",
     )
-    delivery: Literal["proxy", "direct"] = Field(
-        default="proxy", description="how fakecloud was told to deliver: to node ports, or with the destination kept"
+    delivery: Literal["proxy", "direct"] | None = Field(
+        default=None,
+        description="How fakecloud is expected to deliver. Unset, as it should be: fakecloud is asked. An error where it says otherwise.",
     )
     proxy_protocol: ProxyProtocol = Field(
-        default=ProxyProtocol.NONE, description="PROXY protocol on all ports where no annotation says otherwise"
+        default=ProxyProtocol.NONE,
+        description="PROXY protocol on all TCP ports where no annotation says otherwise. An error with a fakecloud that keeps the"
+        " destination, since nobody can put a header before a connection there.",
+    )
+    ask_kube_proxy: bool = Field(
+        default=False,
+        description="With externalTrafficPolicy Cluster, ask kube-proxy (port 10256, `/healthz`) which nodes are well, instead of asking"
+        " their node ports. Connections through a node that is scaled down then go on until its end. Every node needs that port.",
     )
 
     @model_validator(mode="after")
@@ -42,6 +56,26 @@ class FakecloudConfig(BackendConfig):
         if (self.token is None) == (self.token_file is None):
             raise ValueError("expected exactly one of token and tokenFile")
         return self
+
+
+_DELIVERIES = {"proxy": Delivery.REWRITTEN, "direct": Delivery.KEPT}
+
+
+def _conflicts(config: FakecloudConfig, delivery: str) -> Iterator[str]:
+    """What is wrong with the settings for a cloud that delivers so; each names both sides."""
+    cloud = f"fakecloud at {config.url} delivers {delivery} (its --delivery)"
+    if config.delivery not in (None, delivery):
+        yield (
+            f"delivery: the setting is {config.delivery}, but {cloud}: "
+            f"remove the setting, or start fakecloud with --delivery {config.delivery}"
+        )
+    if delivery == "direct" and config.ip_mode not in (None, IPMode.VIP):
+        yield f"ipMode: the setting is {config.ip_mode}, but {cloud}, and nodes take such packets with VIP alone: remove the setting"
+    if delivery == "direct" and config.proxy_protocol is not ProxyProtocol.NONE:
+        yield (
+            f"proxyProtocol: the setting is {config.proxy_protocol}, but {cloud}, and nobody can put a header before such a connection: "
+            "remove the setting"
+        )
 
 
 class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
@@ -52,22 +86,32 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     def __init__(self, context: BackendContext[FakecloudConfig]) -> None:
         super().__init__(context)
         self._token: str | None = context.config.token
+        self._delivery: str | None = context.config.delivery  # until the cloud has said it
         self._ids: dict[str, str] = {}  # of load balancers that were seen, by the Service's UID
 
     async def open(self) -> None:
-        """Check that the cloud answers and takes the token."""
-        await self._call("GET", "/v1/address-pools")
+        """
+        Check that the cloud answers and takes the token, and learn how it delivers.
+
+        Raises ConfigError: a setting and what the cloud says of itself do not go together.
+        """
+        about = (await self._call("GET", "/v1/cloud")).json()
+        if said := "; ".join(_conflicts(self.context.config, about["delivery"])):
+            raise ConfigError(said)
+        self._delivery = about["delivery"]
 
     def traffic(self, service: Service) -> Traffic:
         options, default = annotations.parse(service), self.context.config.proxy_protocol
+        check = requests.health_check(service, options, ask_kube_proxy=self.context.config.ask_kube_proxy)
         headers = [(port, options.proxy_protocol_on(port, default)) for port in service.spec.ports]
         return Traffic(
-            delivery=Delivery.KEPT if self.context.config.delivery == "direct" else Delivery.REWRITTEN,
+            delivery=_DELIVERIES.get(self._delivery or "", Delivery.UNKNOWN),
             ports=tuple(
                 PortTraffic(port.port, port.protocol, "" if header is ProxyProtocol.NONE else header)
                 for port, header in headers
             ),
             enforces_source_ranges=True,
+            probes_ask_kube_proxy=check.get("path") == requests.KUBE_PROXY_PATH,
             default=self.context.config.ip_mode,
         )
 
@@ -76,7 +120,9 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         return self._published(service, found[0]) if found else None
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        wanted = requests.desired(service, nodes, annotations.parse(service), self.context.config.proxy_protocol)
+        config = self.context.config
+        options = annotations.parse(service)
+        wanted = requests.desired(service, nodes, options, config.proxy_protocol, ask_kube_proxy=config.ask_kube_proxy)
         found = await self._find(service)
         if found and found[0]["state"] == "error":
             load_balancer = await self._repair(service, found[0], wanted)
@@ -178,18 +224,21 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     # ---- the API
 
     async def _find(self, service: Service) -> list[Mapping[str, Any]]:
-        # A list may lag behind what was changed; what is read by its id does not.
-        if (known := self._ids.get(service.uid)) is not None:
-            response = await self._call("GET", f"/v1/load-balancers/{known}", accept=(200, 404))
-            if response.status == 200:
-                return [response.json()]
-            del self._ids[service.uid]
+        # A list may lag behind what was changed; what is read by its id does not. So a list names the load balancer, and no more.
+        known = self._ids.get(service.uid) or await self._listed(service)
+        if known is None:
+            return []
+        response = await self._call("GET", f"/v1/load-balancers/{known}", accept=(200, 404))
+        if response.status == 200:
+            self._ids[service.uid] = known
+            return [response.json()]
+        forgotten = self._ids.pop(service.uid, None)
+        return await self._find(service) if forgotten else []
+
+    async def _listed(self, service: Service) -> str | None:
         owner = {"cluster": self.context.cluster_id, "owner": service.uid}
-        response = await self._call("GET", "/v1/load-balancers", params=owner)
-        items: list[Mapping[str, Any]] = response.json()["items"]
-        if items:
-            self._ids[service.uid] = items[0]["id"]
-        return items
+        items = (await self._call("GET", "/v1/load-balancers", params=owner)).json()["items"]
+        return str(items[0]["id"]) if items else None
 
     async def _call(
         self,

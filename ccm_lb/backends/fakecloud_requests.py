@@ -16,10 +16,16 @@ log = logging.getLogger(__name__)
 REPAIRED = "ccm-lb.dev/repaired-after"  # a tag: the action whose error the load balancer was repaired after
 PENDING_PAUSE = 2.0  # seconds until a load balancer is looked at again whose change the cloud still works on
 PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
+KUBE_PROXY_PORT, KUBE_PROXY_PATH = (
+    10256,
+    "/healthz",
+)  # where kube-proxy says whether its node should get new connections
 _AFFINITY_SECONDS = 10_800  # where the Service names none; Kubernetes' own default
 
 
-def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_protocol: ProxyProtocol) -> dict[str, Any]:
+def desired(
+    service: Service, nodes: Sequence[Node], options: Options, proxy_protocol: ProxyProtocol, *, ask_kube_proxy: bool
+) -> dict[str, Any]:
     """The load balancer that `service` asks for, in the API's words. Raises PortsError if no port has a node port."""
     without = without_node_port(service)
     if len(without) == len(service.spec.ports):
@@ -39,7 +45,7 @@ def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_pro
             if port.node_port
         ],
         "targets": list(targets_of(service, nodes)),
-        "healthCheck": _health_check(service, options),
+        "healthCheck": health_check(service, options, ask_kube_proxy=ask_kube_proxy),
         "sourceRanges": list(service.spec.load_balancer_source_ranges),
         "sessionAffinity": _session_affinity(service),
         "tags": {"kubernetes.io/service": str(service.key)},
@@ -62,13 +68,19 @@ def _session_affinity(service: Service) -> dict[str, Any] | None:
     return {"type": "ClientIP", "timeoutSeconds": client_ip.get("timeoutSeconds") or _AFFINITY_SECONDS}
 
 
-def _health_check(service: Service, options: Options) -> dict[str, Any]:
-    """TCP on the node ports unless asked otherwise; never by appProtocol, since what speaks HTTP need not answer / with 200."""
+def health_check(service: Service, options: Options, *, ask_kube_proxy: bool) -> dict[str, Any]:
+    """
+    TCP on the node ports unless asked otherwise; never by appProtocol, since what speaks HTTP need not answer / with 200.
+
+    `ask_kube_proxy` is the provider's setting for Services with externalTrafficPolicy Cluster.
+    """
     if options.health_check_protocol is HealthCheckProtocol.TCP:
         return {"protocol": "tcp"}
     if service.spec.external_traffic_policy == "Local" and service.spec.health_check_node_port:
         # kube-proxy answers there with 503 on nodes without an endpoint of this Service.
-        return {"protocol": "http", "port": service.spec.health_check_node_port, "path": "/healthz"}
+        return {"protocol": "http", "port": service.spec.health_check_node_port, "path": KUBE_PROXY_PATH}
+    if ask_kube_proxy and options.health_check_protocol is None:
+        return {"protocol": "http", "port": KUBE_PROXY_PORT, "path": KUBE_PROXY_PATH}
     return {"protocol": "http", "path": "/"} if options.health_check_protocol else {"protocol": "tcp"}
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb import ipmode
 from ccm_lb.backends import registry
-from ccm_lb.backends.base import BackendContext, Response
+from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
 from ccm_lb.controller import addresses, desiredstatus
 from ccm_lb.controller.desiredstatus import Circumstances
 from ccm_lb.dataplane.clients.ipmodehint import hint
 from ccm_lb.dataplane.cluster import detect, kubeproxyversions
-from ccm_lb.errors import CCMError, ForbiddenError, TerminalError
+from ccm_lb.errors import CCMError, ConfigError, ForbiddenError, TerminalError
+from ccm_lb.http.transport import CloudTransport
 from ccm_lb.ipmode import Decision, Inputs, Traffic
 from ccm_lb.kube.api import KubeApi
 from ccm_lb.kube.cluster import NODES, Cluster, server_addresses
@@ -26,6 +27,7 @@ from ccm_lb.kube.connect import connect
 from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, parse_service
 from ccm_lb.settings.config import Config
 
+_PATIENCE = 5.0  # seconds for an answer of the cloud
 _KUBE_PROXIES = "/api/v1/namespaces/kube-system/pods"
 
 
@@ -75,6 +77,7 @@ class Explanation:
     refused: tuple[str, ...] = ()
     old_nodes: tuple[str, ...] = ()
     unknown_nodes: int = 0
+    cloud_silent: str = ""  # why the cloud could not be asked; what it says of itself is missing then
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -83,10 +86,13 @@ class Explanation:
             "refused": list(self.refused),
             "nodesThatIgnoreIPMode": list(self.old_nodes),
             "nodesOfUnknownVersion": self.unknown_nodes,
+            "cloudNotAsked": self.cloud_silent or None,
         }
 
     def lines(self) -> Iterable[str]:
         """The same for people."""
+        if self.cloud_silent:
+            yield f"warning: the cloud could not be asked, so the settings alone count: {self.cloud_silent}"
         for one in self.addresses:
             yield f"{self.service}: {one.ip or 'no address yet'}: ipMode {one.decision.mode}, because {one.decision.reason}"
             if one.published and one.published != one.decision.mode:
@@ -148,10 +154,37 @@ def _inputs(given: Inputs) -> Iterable[str]:
 
 
 async def explain(config: Config, key: Key) -> Explanation:
-    """Ask the cluster and the backend's settings, not the cloud. Raises CCMError, ConfigError for a wrong setting."""
+    """
+    Ask the cluster, and of the cloud what a backend asks when it opens. Raises CCMError, ConfigError for a wrong setting.
+
+    A cloud that does not answer is no failure: the Service can be explained from the settings alone.
+    """
     backend_class = registry.load(config.cloud_provider)
     settings = registry.backend_config(backend_class, config.cloud_config)
-    backend = backend_class(BackendContext("explain", settings, _Offline(), SystemClock(), _Silent()))
+    clock = SystemClock()
+    transport = CloudTransport(_ReadOnly(), clock, timeout=_PATIENCE)
+    backend = backend_class(BackendContext("explain", settings, transport, clock, _Silent()))
+    async with contextlib.AsyncExitStack() as stack:
+        await transport.open()
+        stack.push_async_callback(transport.close)
+        stack.push_async_callback(backend.close)
+        silent = await _opened(backend)
+        found = await _explained(config, key, backend)
+    return dataclasses.replace(found, cloud_silent=silent)
+
+
+async def _opened(backend: LoadBalancerBackend[Any]) -> str:
+    """Open it; why that failed, empty if it did not. Raises ConfigError."""
+    try:
+        await backend.open()
+    except ConfigError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a backend raises, its settings are there
+        return str(error) or type(error).__name__
+    return ""
+
+
+async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any]) -> Explanation:
     api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}")
     try:
         service = parse_service(await Cluster(api).get_service(key))
@@ -186,19 +219,13 @@ async def _kube_proxies(api: KubeApi) -> list[dict[str, Any]]:
     return pods
 
 
-class _Offline:
-    """A transport that leads nowhere: nothing is asked of the cloud."""
+class _ReadOnly:
+    """A Lease that is never held: the transport lets reads pass, and nothing else."""
 
     fencing_token = None
 
-    async def request(self, method: str, url: str, **_: Any) -> Response:
-        self._refuse(f"{method} {url}")
-
-    def permit(self) -> AbstractAsyncContextManager[None]:
-        self._refuse("an SDK call")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise CCMError(f"{what}: the backend asks the cloud to say how it treats traffic, which it must not")
+    def holds(self) -> bool:
+        return False
 
 
 class _Silent:

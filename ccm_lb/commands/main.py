@@ -253,7 +253,7 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     """
     Say why a Service's addresses have their ipMode.
 
-    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster, not the cloud.
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster, and the cloud how it delivers.
     """
     namespace, slash, service = name.partition("/")
     if not (namespace and slash and service) or "/" in service:
@@ -269,11 +269,23 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
 
 
 @cli.command()
+@click.argument("name", required=False)
 @_OUTPUT
-def backends(output: str) -> None:
-    """List the installed backends, and why one can't be used."""
-    from ccm_lb.backends import registry
+def backends(name: str | None, output: str) -> None:
+    """
+    List the installed backends, and why one can't be used.
 
+    With NAME: the settings of that backend, which stand in the file of --cloud-config.
+    """
+    from ccm_lb.backends import reference, registry
+
+    if name is not None:
+        keys = [one._asdict() for one in reference.settings(registry.load(name).config_model)]
+        if output == "json" or keys:
+            click.echo(json.dumps(keys, indent=2) if output == "json" else _table(keys))
+        else:
+            click.echo(f"{name} has no settings", err=True)
+        return
     found = [one._asdict() for one in registry.installed()]
     if output == "json":
         click.echo(json.dumps(found, indent=2))

@@ -96,6 +96,22 @@ def draft(
     return Draft(LoadBalancerStatus(ingress=ingress), modes, tuple(said))
 
 
+def overtakes(service: Service, around: Circumstances) -> bool:
+    """
+    Whether a published address has to leave VIP before the cloud is asked: a port is to get what only the load balancer does.
+
+    With VIP nodes miss the load balancer. Between its change and a later write of the status, pods that wait for a PROXY header would
+    get connections without one. The way back needs no such step: VIP is written when the cloud has answered.
+    """
+    override = annotations.ip_mode(service)
+    given = [
+        inputs(service, one, around, override)
+        for one in patches.comparable(service.status.load_balancer).ingress
+        if one.ip_mode is IPMode.VIP
+    ]
+    return any(one.needy and ipmode.decide(one).mode is not IPMode.VIP for one in given)
+
+
 def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, override: str | None) -> Inputs:
     """What decides about one entry with an IP; about one that has none yet, as far as that can be said."""
     ip = entry.ip or ""
@@ -111,7 +127,8 @@ def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, 
 
 
 def _kept(given: Inputs, mode: IPMode | str | None) -> Decision:
-    if mode is None:
+    # VIP is not kept where ports need the load balancer: they may have begun to in the same edit as the annotation's value.
+    if mode is None or (mode is IPMode.VIP and given.needy):
         return ipmode.decide(given)
     decision = ipmode.decide(dataclasses.replace(given, override=mode))
     return dataclasses.replace(decision, reason=f"it stays until the annotation {annotations.IP_MODE} is right")

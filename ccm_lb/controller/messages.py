@@ -10,9 +10,10 @@ from ccm_lb.portstatus import CONDITION, words
 
 EventType = Literal["Normal", "Warning"]
 NAMED_NODES = 20
+CHOSEN = "IPModeChosen"
 
 TYPES: Mapping[str, EventType] = {
-    "IPModeChosen": "Normal",
+    CHOSEN: "Normal",
     "IPModeMixed": "Normal",
     "IPModeConflict": "Warning",
     "IPModeRefused": "Warning",
@@ -34,7 +35,7 @@ class Notice(NamedTuple):
 
 
 def chosen(mode: str, ips: Sequence[str], because: str) -> Notice:
-    return Notice("IPModeChosen", f"ipMode {mode} for {', '.join(ips)}: {because}")
+    return Notice(CHOSEN, f"ipMode {mode} for {', '.join(ips)}: {because}")
 
 
 def mixed(sentence: str) -> Notice:

@@ -29,6 +29,7 @@ class Synced:
     inputs: Hashable
     nodes: frozenset[Hashable]
     status: LoadBalancerStatus | None
+    draining: bool = False  # whether its nodes are with those that are about to go
 
 
 def decide(service: Service, nodes: frozenset[Hashable], synced: Synced | None, scope: Scope) -> Operation:

@@ -87,20 +87,29 @@ def node_included(node: Node) -> bool:
     """
     Whether load balancers may send traffic to the node (KEP-3458).
 
-    NotReady and cordoned nodes stay in: the load balancer's health check knows better. Out are nodes under deletion, nodes that the
-    cluster autoscaler is about to delete, and those with the exclusion label at any value but a false one.
+    NotReady and cordoned nodes stay in: the load balancer's health check knows better. Out are nodes under deletion, and those with the
+    exclusion label at any value but a false one. What the cluster autoscaler is about to delete is for `about_to_go`.
     """
     if node.metadata.deletion_timestamp is not None:
         return False
     excluded = node.metadata.labels.get(EXCLUDE_LABEL)
-    if excluded is not None and excluded not in _FALSE:
-        return False
-    return all(taint.key != TO_BE_DELETED_TAINT for taint in node.spec.taints)
+    return excluded is None or excluded in _FALSE
 
 
-def eligible_nodes(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The nodes that get traffic, sorted by name so that equal sets are equal requests."""
-    return tuple(sorted((node for node in nodes if node_included(node)), key=lambda node: node.name))
+def about_to_go(node: Node) -> bool:
+    """Whether the cluster autoscaler is about to delete the node: kube-proxy answers 503 to health checks there."""
+    return any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
+
+
+def eligible_nodes(nodes: Iterable[Node], *, draining: bool = False) -> tuple[Node, ...]:
+    """
+    The nodes that get traffic, sorted by name so that equal sets are equal requests.
+
+    With `draining`, those that are about to go as well: for load balancers that ask kube-proxy, which send nothing new there and
+    let go on what is. Upstream leaves them in until the next change of any node, and then takes them out.
+    """
+    found = (node for node in nodes if node_included(node) and (draining or not about_to_go(node)))
+    return tuple(sorted(found, key=lambda node: node.name))
 
 
 def node_identity(node: Node) -> Hashable:

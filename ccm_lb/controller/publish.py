@@ -91,6 +91,41 @@ class Publisher:
         ingress = desiredstatus.checked(service, answer).ingress
         self._note_clashes(service, ingress)
         entries, said = desiredstatus.fit(service, ingress, around)
+        draft = await self._drafted(service, entries, around)
+        return draft and dataclasses.replace(draft, notices=(*draft.notices, *said))
+
+    async def draft_ahead(self, service: Service) -> Draft | None:
+        """
+        What to publish before the cloud is asked, see `desiredstatus.overtakes`; None, the usual answer: nothing.
+
+        Raises:
+            TerminalError: an annotation is wrong.
+            CCMError: the API server could not be asked.
+        """
+        entries = patches.comparable(service.status.load_balancer).ingress
+        synced = self._state.synced(service)
+        elsewhere = synced is not None and synced.status is None
+        if elsewhere or not any(one.ip_mode is IPMode.VIP for one in entries):
+            return None
+        around = self._around(service)
+        return await self._drafted(service, entries, around) if desiredstatus.overtakes(service, around) else None
+
+    async def write_ahead(self, service: Service, draft: Draft) -> Service | None:
+        """Bring the Service's status to `draft_ahead`'s; the Service as it is then, None if it is gone. Raises what the API raised."""
+        sent = await self._for_this_server(service, draft.status)
+        stored = patches.comparable(service.status.load_balancer)
+        if self._expected(sent) == stored:
+            return service
+        live = await self._writes.patch(service, patches.status_patch(service.uid, sent))
+        if live is not None:
+            log.info("published ahead of the cloud", extra={"service": str(service.key), "ingress": _words(sent)})
+            self._learn(service, draft.status, sent, patches.comparable(live.status.load_balancer))
+            self._service_events.tell(live, self._told.news(service.uid, _choices(draft), only=messages.CHOSEN))
+        return live
+
+    async def _drafted(
+        self, service: Service, entries: tuple[LoadBalancerIngress, ...], around: Circumstances
+    ) -> Draft | None:
         kept = None
         override = annotations.ip_mode(service)
         if override is not None and not isinstance(override, IPMode) and any(one.ip for one in entries):
@@ -98,8 +133,7 @@ class Publisher:
             if takes is None:
                 return None
             kept = None if takes else self._published_modes(service)
-        draft = desiredstatus.draft(service, entries, around, kept)
-        return dataclasses.replace(draft, notices=(*draft.notices, *said))
+        return desiredstatus.draft(service, entries, around, kept)
 
     async def write(self, service: Service, draft: Draft, *, quiet: bool) -> LoadBalancerStatus | None:
         """
@@ -107,11 +141,9 @@ class Publisher:
 
         `quiet`: if nothing has to be written, nothing is said. Raises what the API raised.
         """
-        name = desiredstatus.hostname(service, self._policy.hostname_suffix)
-        sent = await self._for_this_server(service, draft.status, name)
-        expected = patches.without_modes(sent) if self._stores_modes is False else sent
+        sent = await self._for_this_server(service, draft.status)
         stored = patches.comparable(service.status.load_balancer)
-        changed = expected != stored
+        changed = self._expected(sent) != stored
         condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
         quiet = quiet and not changed and condition is None
         if not quiet:
@@ -237,13 +269,18 @@ class Publisher:
         statuses = [service.status.load_balancer, *([synced.status] if synced and synced.status else [])]
         return {one.ip: one.ip_mode for status in statuses for one in status.ingress if one.ip and one.ip_mode}
 
-    async def _for_this_server(self, service: Service, wanted: LoadBalancerStatus, name: str) -> LoadBalancerStatus:
+    async def _for_this_server(self, service: Service, wanted: LoadBalancerStatus) -> LoadBalancerStatus:
         """What to send: where a host name stands ready, no address that a server without ipMode would publish as VIP."""
+        name = desiredstatus.hostname(service, self._policy.hostname_suffix)
         if not name or not patches.other_modes(wanted):
             return wanted
         if self._stores_modes is None:
             self._stores_modes = await self._is_stored(service, wanted)
         return wanted if self._stores_modes else desiredstatus.with_hostname(wanted, name)
+
+    def _expected(self, sent: LoadBalancerStatus) -> LoadBalancerStatus:
+        """What this server makes of it, as far as is known."""
+        return patches.without_modes(sent) if self._stores_modes is False else sent
 
     def _learn(
         self, service: Service, wanted: LoadBalancerStatus, sent: LoadBalancerStatus, stored: LoadBalancerStatus
@@ -284,6 +321,10 @@ class Publisher:
         self._old_nodes = kubeproxyversions.ignoring(
             {**kubeproxyversions.versions(nodes), **self._policy.proxy_versions()}
         )
+
+
+def _choices(draft: Draft) -> list[Notice]:
+    return [one for one in draft.notices if one.reason == messages.CHOSEN]
 
 
 def _now() -> str:

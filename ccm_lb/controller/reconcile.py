@@ -150,17 +150,22 @@ class Reconciler:
             if live is None or live.deleting or not predicates.wants_load_balancer(live, self._state.scope):
                 return  # it changed under our hands: the change is known and queued
             service = live
-        nodes = self._state.eligible_nodes()
+        self._state.begin(service)
+        draining = self._drains(service)
+        nodes = self._state.eligible_nodes(draining=draining)
         if not nodes:
             self._service_events.no_nodes(service)
-        self._state.begin(service)
+        ahead = await self._publish_ahead(service)
+        if ahead is None:
+            return
+        service, quiet = ahead, verifying and ahead is service
         with _prefix("failed to ensure load balancer"):
             answer = await self._ensure_in_cloud(service, nodes)
         draft = await self._publisher.draft(service, answer)
         if draft is None:
             return
         with _prefix("failed to update load balancer status"):
-            stored = await self._publisher.write(service, draft, quiet=verifying)
+            stored = await self._publisher.write(service, draft, quiet=quiet)
         if stored is None:
             return
         # A wiped status that is written again is no first address.
@@ -168,8 +173,25 @@ class Reconciler:
         if first and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
         self._state.record(
-            service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
+            service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored, draining)
         )
+
+    def _drains(self, service: Service) -> bool:
+        """Whether the load balancer's own health check sees nodes that are about to go, so that nobody has to take them out."""
+        with _prefix("failed to ensure load balancer"):
+            traffic = self._backend.traffic(service)
+        return traffic is not None and traffic.probes_ask_kube_proxy
+
+    async def _publish_ahead(self, service: Service) -> Service | None:
+        """The Service with the modes that nodes have to know before the cloud is asked; None if the cloud is not to be asked any more."""
+        with _prefix("failed to ensure load balancer"):
+            draft = await self._publisher.draft_ahead(service)
+        if draft is None:
+            return service
+        with _prefix("failed to update load balancer status"):
+            live = await self._publisher.write_ahead(service, draft)
+        wanted = live is not None and not live.deleting and predicates.wants_load_balancer(live, self._state.scope)
+        return live if wanted else None
 
     async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
         try:
@@ -179,7 +201,8 @@ class Reconciler:
             raise
 
     async def _update(self, service: Service) -> None:
-        nodes = self._state.eligible_nodes()
+        synced = self._state.synced(service)
+        nodes = self._state.eligible_nodes(draining=synced is not None and synced.draining)
         try:
             await self._backend.update_load_balancer(service, nodes)
         except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
@@ -188,7 +211,6 @@ class Reconciler:
             self._service_events.update_failed(service, nodes, error)
             self._state.unsync(service)  # the next attempt is a full ensure, which also makes what is gone
             raise _ToldError(serviceevents.words(error)) from error
-        synced = self._state.synced(service)
         if synced is not None:
             self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
         self._service_events.nodes_updated(service, nodes)

@@ -22,8 +22,9 @@ class ClusterState:
         self.scope = scope
         self.services = cache.services()
         self._nodes = cache.nodes()
-        self._eligible: tuple[Node, ...] | None = None  # made when asked for, dropped when a node changes
-        self._node_set: frozenset[Hashable] = frozenset()
+        # Without and with those that are about to go; made when asked for, dropped when a node changes.
+        self._eligible: dict[bool, tuple[Node, ...]] = {}
+        self._node_sets: dict[bool, frozenset[Hashable]] = {}
         self._synced: dict[str, Synced | None] = {}  # by UID, from the first attempt on; None until one succeeded
         self._left_behind: dict[Key, dict[str, Service]] = {}  # gone without our clean-up, by UID
         self._doubtful: set[Key] = set()
@@ -39,20 +40,22 @@ class ClusterState:
         service = self.services.get(key)
         if service is None:
             return Operation.NOTHING
-        operation = plan.decide(service, self.node_set(), self._synced.get(service.uid), self.scope)
+        synced = self._synced.get(service.uid)
+        nodes = self.node_set(draining=synced is not None and synced.draining)
+        operation = plan.decide(service, nodes, synced, self.scope)
         return Operation.NOTHING if operation is Operation.CLEANUP and self.is_foreign(service) else operation
 
-    def eligible_nodes(self) -> tuple[Node, ...]:
-        """The nodes that get traffic, as of now, sorted by name."""
-        if self._eligible is None:
-            self._eligible = predicates.eligible_nodes(self._nodes)
-            self._node_set = predicates.node_set(self._eligible)
-        return self._eligible
+    def eligible_nodes(self, *, draining: bool = False) -> tuple[Node, ...]:
+        """The nodes that get traffic, as of now, sorted by name; with `draining`, those that are about to go as well."""
+        if draining not in self._eligible:
+            self._eligible[draining] = predicates.eligible_nodes(self._nodes, draining=draining)
+            self._node_sets[draining] = predicates.node_set(self._eligible[draining])
+        return self._eligible[draining]
 
-    def node_set(self) -> frozenset[Hashable]:
-        """The identity of the nodes that get traffic."""
-        self.eligible_nodes()
-        return self._node_set
+    def node_set(self, *, draining: bool = False) -> frozenset[Hashable]:
+        """The identity of these nodes."""
+        self.eligible_nodes(draining=draining)
+        return self._node_sets[draining]
 
     def node_version(self, name: str) -> int:
         """The newest resourceVersion seen of the Node, 0 if none."""
@@ -68,9 +71,8 @@ class ClusterState:
 
     def outdated(self) -> list[Key]:
         """The Services whose load balancer was last written with other nodes than there are now."""
-        nodes = self.node_set()
         synced = ((service.key, self._synced.get(service.uid)) for service in self.services)
-        return [key for key, last in synced if last is not None and last.nodes != nodes]
+        return [key for key, last in synced if last is not None and last.nodes != self.node_set(draining=last.draining)]
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)
@@ -110,7 +112,7 @@ class ClusterState:
     def _targets_changed(self, before: Node | None, after: Node | None) -> bool:
         changed = _target(before) != _target(after)
         if before is not None or after is not None:
-            self._eligible = None  # also for a change that only `raw` shows: a backend may read it
+            self._eligible.clear()  # also for a change that only `raw` shows: a backend may read it
         return changed
 
     def see(self, service: Service) -> bool:
@@ -203,4 +205,6 @@ class ClusterState:
 
 
 def _target(node: Node | None) -> Hashable:
-    return predicates.node_identity(node) if node is not None and predicates.node_included(node) else None
+    if node is None or not predicates.node_included(node):
+        return None
+    return predicates.node_identity(node), predicates.about_to_go(node)

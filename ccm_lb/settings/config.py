@@ -246,6 +246,8 @@ def _conflicts(config: Config) -> Iterator[str]:
         yield f"--leader-elect-renew-deadline ({renew:g}s) must be longer than 1.2 times --leader-elect-retry-period ({retry:g}s)"
     if (config.tls_cert_file is None) != (config.tls_private_key_file is None):
         yield "--tls-cert-file and --tls-private-key-file must be given together"
+    elif config.tls_cert_file is not None and not config.secure_port:
+        yield "--tls-cert-file has no effect without --secure-port: name a port, or leave out the certificate"
     elif config.secure_port and config.tls_cert_file is None:
         yield f"--secure-port {config.secure_port} needs --tls-cert-file and --tls-private-key-file"
     if config.secure_port and config.secure_port == config.port:

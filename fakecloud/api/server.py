@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from fakecloud.api import actions, addresses, faults, inventory, journal, loadbalancers, metrics, openapi
+from fakecloud.api import actions, addresses, cloud, faults, inventory, journal, loadbalancers, metrics, openapi
 from fakecloud.api.authentication import BearerToken
 from fakecloud.api.bodies import Bodies
 from fakecloud.api.clients import Clients
@@ -22,6 +22,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
     *loadbalancers.OPERATIONS,
     *inventory.OPERATIONS,
     *addresses.OPERATIONS,
+    *cloud.OPERATIONS,
     *actions.OPERATIONS,
     *faults.OPERATIONS,
     *journal.OPERATIONS,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fakecloud.cli.failures import ConfigurationError
 from fakecloud.cli.output import examples, readable
@@ -103,6 +104,7 @@ def serve(**options: Any) -> None:
     from fakecloud.cloud.store import StoreError
 
     logs.configure(options["log_format"], options["log_level"])
+    _refuse_what_has_no_effect(options)
     settings, generated = _settings(options)
     from fakecloud import app
 
@@ -122,6 +124,25 @@ def serve(**options: Any) -> None:
         _run(app.serve(settings, announced))
     except (app.StartError, StoreError, ReadyFileError) as error:
         raise ConfigurationError(readable(str(error))) from error
+
+
+def _refuse_what_has_no_effect(options: dict[str, Any]) -> None:
+    """Raises ConfigurationError for an option that was given although another one makes it mean nothing."""
+    context = click.get_current_context()
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+    addresses, delivery = options["addresses"], options["delivery"]
+    if given("interface") and addresses != "interface":
+        raise ConfigurationError(
+            f"--interface {options['interface']}: it belongs to --addresses interface; addresses are {addresses}"
+        )
+    if given("max_connections") and delivery == "direct":
+        raise ConfigurationError(
+            f"--max-connections {options['max_connections']}: it belongs to --delivery proxy; "
+            "with direct, connections end at the nodes"
+        )
 
 
 def _run(main: Any) -> None:

@@ -14,6 +14,8 @@ from fakecloud.cloud.traffic import Traffic
 from fakecloud.config import Settings
 from fakecloud.dataplane.delivery import Delivery
 from fakecloud.faults.rules import Armed, Strike
+from fakecloud.models.base import Family
+from fakecloud.models.cloud import CloudView
 from fakecloud.models.faults import StaleListsFault, StaleReadsFault
 from fakecloud.models.inventory import AddressPool, ReservedAddress, Server
 from fakecloud.models.journal import Outcome
@@ -60,6 +62,20 @@ class Cloud:
     @property
     def ledger(self) -> Ledger:
         return self._repository.ledger
+
+    def about(self) -> CloudView:
+        """What clients have to know of this cloud, so that nobody has to configure it a second time on their side."""
+        told = self._settings
+        families: tuple[Family, ...] = ("IPv4", "IPv6")
+        return CloudView(
+            delivery=told.delivery,
+            addresses=told.addresses.value,
+            families=tuple(one for one in families if told.addresses.family_refusal(one) is None),
+            max_load_balancers=told.max_load_balancers,
+            max_connections=told.max_connections if told.delivery == "proxy" else None,
+            max_body_bytes=told.max_body,
+            action_seconds=told.action_seconds,
+        )
 
     async def open(self) -> None:
         """

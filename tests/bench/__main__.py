@@ -1,26 +1,29 @@
 """
-How long until 1,000 Services have their addresses? `python -m tests.bench [--services N]`.
+How long until 1,000 Services have their addresses? `python -m tests.bench [--services N] [--only NAME]`.
 
 The Services wait at the API server before a controller starts; what is measured is the time from its start to the last address,
 its CPU time and its peak memory. The Go service controller plays the same scene in the same run, so that the numbers can be compared
 on whatever machine this is. Nothing here fails because a machine is slow.
+
+What it is doing goes to stderr with the time since the start; each result goes to stdout as it comes.
 """
 
 import asyncio
-import dataclasses
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from tests.bench.contestants import Contestant, ccm_lb, environment_of, upstream
+from tests.bench import contestants
+from tests.bench.contestants import CATALOGUE, Contestant, environment_of
+from tests.bench.narration import Narration, Result
 from tests.controlplane import build, recipes
 from tests.controlplane.kube import Kube
 from tests.controlplane.progress import Progress
@@ -32,61 +35,60 @@ LIMIT = 600.0  # seconds after which a run is given up
 FINALIZER_OFF = {"metadata": {"finalizers": None}}
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Seconds, seconds, MiB."""
-
-    name: str
-    took: float
-    cpu: float
-    memory: float
-
-
 @click.command()
 @click.option("--services", default=1000, show_default=True, help="how many Services wait at the start")
-@click.option("--rounds", default=1, show_default=True, help="how often each controller plays")
-def main(*, services: int, rounds: int) -> None:
+@click.option("--rounds", default=1, show_default=True, help="how often each contestant plays")
+@click.option("--only", multiple=True, metavar="NAME", help="only this contestant; may be repeated")
+@click.option("--list", "listed", is_flag=True, help="name the contestants and end")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line")
+def main(*, services: int, rounds: int, only: Sequence[str], listed: bool, output: str) -> None:
     """Print the time to address of ccm-lb and of the Go service controller, in one run."""
-    binaries = build.ensure_binaries([*recipes.CONTROL_PLANE, "peer"], recipes.default_kube_version(), Progress())
-    asyncio.run(run(binaries, services, rounds))
+    if listed:
+        _list(output)
+        return
+    if wrong := contestants.unknown(only):
+        raise click.BadParameter(wrong, param_hint="--only")
+    chosen = [name for name in CATALOGUE if name in only or not only]
+    narration = Narration(sys.stderr, sys.stdout, as_json=output == "json")
+    narration.step("looking for the binaries, which are built if they are missing")
+    wanted = [*recipes.CONTROL_PLANE, *(["peer"] if any(map(contestants.needs_peer, chosen)) else [])]
+    binaries = build.ensure_binaries(wanted, recipes.default_kube_version(), Progress())
+    asyncio.run(run(binaries, chosen, services, rounds, narration))
 
 
-async def run(binaries: dict[str, Path], count: int, rounds: int) -> None:
-    console = Console(highlight=False, width=110)
+def _list(output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(CATALOGUE, indent=2))
+        return
+    width = max(map(len, CATALOGUE))
+    click.echo("\n".join(f"{name.ljust(width)}  {what}" for name, what in CATALOGUE.items()))
+
+
+async def run(binaries: dict[str, Path], chosen: Sequence[str], count: int, rounds: int, narration: Narration) -> None:
     async with AsyncExitStack() as resources:
         directory = Path(resources.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        narration.step("starting etcd and kube-apiserver")
         plane = await resources.enter_async_context(ControlPlane(binaries, directory=directory / "controlplane"))
         kube = await resources.enter_async_context(plane.kube())
-        cloud = await resources.enter_async_context(Fakecloud(directory, pool="127.84.0.0/16"))
-        contestants = [
-            upstream("Go, its defaults (1 worker, 20 requests/s)", binaries["peer"], plane.kubeconfig),
-            upstream(
-                *("Go, 64 workers, no limit", binaries["peer"], plane.kubeconfig),
-                *("--concurrent-service-syncs=64", "--kube-api-qps=100000", "--kube-api-burst=100000"),
-            ),
-            ccm_lb("ccm-lb, its defaults", plane.kubeconfig, "--cloud-provider=instant"),
-            ccm_lb(
-                *("ccm-lb with fakecloud over HTTP", plane.kubeconfig, "--cloud-provider=fakecloud"),
-                *(f"--cloud-config={cloud.config()}", "--allow-addresses=loopback"),
-            ),
-        ]
-        console.print(
-            f"{count} Services waiting at the start, {os.cpu_count()} cores; time until the last has its address"
-        )
-        table = Table("controller", "time s", "CPU s", "peak MiB")
+        config: Path | None = None
+        if any(map(contestants.needs_fakecloud, chosen)):
+            narration.step("starting fakecloud")
+            cloud = await resources.enter_async_context(Fakecloud(directory, pool="127.84.0.0/16"))
+            config = cloud.config()
+        narration.step(f"{count} Services wait at the start, {os.cpu_count()} cores")
         for _ in range(rounds):
-            for contestant in contestants:
-                console.print(f"  {contestant.name} ...")
-                result = await play(contestant, kube, count, directory)
-                table.add_row(result.name, f"{result.took:.1f}", f"{result.cpu:.1f}", f"{result.memory:.0f}")
-        console.print(table)
+            for name in chosen:
+                contestant = contestants.made(name, plane.kubeconfig, peer=binaries.get("peer"), cloud_config=config)
+                narration.result(await play(contestant, kube, count, directory, narration))
 
 
-async def play(contestant: Contestant, kube: Kube, count: int, directory: Path) -> Result:
+async def play(contestant: Contestant, kube: Kube, count: int, directory: Path, narration: Narration) -> Result:
     """One controller, from its start to the last address, on a fresh set of Services."""
+    narration.step(f"{contestant.name}: creating {count} Services")
     await _each(count, lambda n: kube.create("services", objects.service(f"s{n}", {"http": 20000 + n}), "default"))
     addressed: set[str] = set()
     done = asyncio.create_task(_watch(kube, addressed, count))
+    narration.step(f"{contestant.name}: starting the controller")
     began = time.monotonic()
     log = (directory / "contestant.log").open("wb")
     process = subprocess.Popen(contestant.command, env=environment_of(contestant), stdout=log, stderr=log)  # noqa: ASYNC220
@@ -97,6 +99,7 @@ async def play(contestant: Contestant, kube: Kube, count: int, directory: Path) 
                     raise click.ClickException(
                         f"{contestant.name} ended: {(directory / 'contestant.log').read_text()[-2000:]}"
                     )
+                narration.progress(f"{contestant.name}: {len(addressed)} of {count} Services have their address")
                 await asyncio.wait({done}, timeout=0.2)
         took = time.monotonic() - began
         cpu, memory = _usage(process.pid)
@@ -105,8 +108,9 @@ async def play(contestant: Contestant, kube: Kube, count: int, directory: Path) 
         process.kill()
         process.wait()
         log.close()
+        narration.step(f"{contestant.name}: removing the Services")
         await _each(count, lambda n: _remove(kube, f"s{n}"))
-    return Result(contestant.name, took, cpu, memory)
+    return Result(contestant.name, CATALOGUE[contestant.name], count, took, cpu, memory)
 
 
 async def _watch(kube: Kube, addressed: set[str], count: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import random
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
@@ -28,11 +30,16 @@ class RecordingTransport(CloudTransport):
         super().__init__(OpenFence("lease-uid:7"), SystemClock())
         self.sent: list[tuple[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.delivery: str | None = None  # what the cloud says of it, in place of the truth
 
     async def request(self, method: str, url: str, **options: Any) -> Response:
         self.sent.append((method, options.get("body")))
         self.headers.append(dict(options.get("headers") or {}))
-        return await super().request(method, url, **options)
+        response = await super().request(method, url, **options)
+        if self.delivery is not None and url.endswith("/v1/cloud"):
+            told = json.dumps({**response.json(), "delivery": self.delivery}).encode()
+            return dataclasses.replace(response, body=told)
+        return response
 
     def writes(self) -> list[tuple[str, Any]]:
         return [(method, body) for method, body in self.sent if method != "GET"]
@@ -43,7 +50,7 @@ class World(NamedTuple):
     transport: RecordingTransport
     events: RecordedEvents
     make: Callable[[FakecloudConfig], FakecloudBackend]
-    backend: FakecloudBackend
+    backend: FakecloudBackend  # opened, and what it sent for that is forgotten
 
 
 @contextlib.asynccontextmanager
@@ -56,7 +63,11 @@ async def running() -> AsyncIterator[World]:
         return FakecloudBackend(BackendContext("c1", config, transport, SystemClock(), events))
 
     async with app.running(settings) as serving:
-        yield World(serving, transport, events, make, make(FakecloudConfig(url=serving.url, token="secret")))
+        backend = make(FakecloudConfig(url=serving.url, token="secret"))
+        await backend.open()
+        transport.sent.clear()
+        transport.headers.clear()
+        yield World(serving, transport, events, make, backend)
     await transport.close()
 
 

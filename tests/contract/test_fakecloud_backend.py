@@ -8,6 +8,7 @@ import pytest
 
 from ccm_lb.backends.fakecloud import FakecloudConfig
 from ccm_lb.errors import CCMError, ConfigError
+from ccm_lb.ipmode import Delivery
 from ccm_lb.objects import Node
 from ccm_lb.testing import builders
 from fakecloud.models.inventory import Server
@@ -94,12 +95,62 @@ async def test_an_unknown_server_is_left_out_and_said_and_stops_no_other(world: 
     )
 
 
+# ---- what the cloud says of itself
+
+
+@pytest.mark.parametrize(("told", "delivery"), [("proxy", Delivery.REWRITTEN), ("direct", Delivery.KEPT)])
+async def test_how_the_cloud_delivers_is_asked_and_need_not_be_configured(
+    world: World, told: str, delivery: Delivery
+) -> None:
+    backend = world.make(FakecloudConfig(url=world.serving.url, token="secret"))
+    assert backend.traffic(SERVICE).delivery is Delivery.UNKNOWN, "nobody has said it"
+    world.transport.delivery = told
+    await backend.open()
+    assert backend.traffic(SERVICE).delivery is delivery
+
+
+@pytest.mark.parametrize(
+    ("told", "configured", "said"),
+    [
+        pytest.param(
+            "proxy",
+            {"delivery": "direct"},
+            r"^delivery: the setting is direct, but fakecloud at http://\S+ delivers proxy \(its --delivery\): remove the setting",
+            id="delivery",
+        ),
+        pytest.param(
+            "direct", {"ip_mode": "Proxy"}, r"^ipMode: the setting is Proxy, but .* delivers direct", id="ipMode"
+        ),
+        pytest.param(
+            "direct", {"proxy_protocol": "v2"}, r"^proxyProtocol: the setting is v2, but .*direct", id="header"
+        ),
+    ],
+)
+async def test_a_setting_that_the_cloud_contradicts_is_an_error_that_names_both(
+    world: World, told: str, configured: dict[str, str], said: str
+) -> None:
+    backend = world.make(FakecloudConfig.model_validate({"url": world.serving.url, "token": "secret", **configured}))
+    world.transport.delivery = told
+    with pytest.raises(ConfigError, match=said):
+        await backend.open()
+
+
+@pytest.mark.parametrize(
+    ("told", "configured"),
+    [("proxy", {"delivery": "proxy", "ip_mode": "VIP"}), ("direct", {"delivery": "direct", "ip_mode": "VIP"})],
+)
+async def test_a_setting_that_says_the_same_is_none(world: World, told: str, configured: dict[str, str]) -> None:
+    backend = world.make(FakecloudConfig.model_validate({"url": world.serving.url, "token": "secret", **configured}))
+    world.transport.delivery = told
+    await backend.open()
+
+
 # ---- the token
 
 
 async def test_a_wrong_token_is_said_at_the_start(world: World) -> None:
     backend = world.make(FakecloudConfig(url=world.serving.url, token="wrong"))
-    with pytest.raises(CCMError, match=r"fakecloud refused GET /v1/address-pools") as caught:
+    with pytest.raises(CCMError, match=r"fakecloud refused GET /v1/cloud") as caught:
         await backend.open()
     assert "wrong" not in str(caught.value)
 

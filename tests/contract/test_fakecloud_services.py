@@ -135,6 +135,33 @@ async def test_the_annotation_chooses_the_check(
     assert (found.protocol, found.port, found.path) == check
 
 
+@pytest.mark.parametrize(
+    ("policy", "annotated", "port", "asked"),
+    [
+        pytest.param("Cluster", None, 10256, True, id="Cluster"),
+        pytest.param("Local", None, 31555, True, id="Local asks its own port"),
+        pytest.param("Cluster", "tcp", None, False, id="the annotation counts more"),
+        pytest.param("Cluster", "http", None, False, id="so it does for http"),
+    ],
+)
+async def test_kube_proxy_is_asked_where_the_settings_say_so(
+    world: World, policy: str, annotated: str | None, port: int | None, *, asked: bool
+) -> None:
+    backend = world.make(FakecloudConfig(url=world.serving.url, token="secret", ask_kube_proxy=True))
+    await backend.open()
+    spec = {"spec": {"externalTrafficPolicy": policy, "healthCheckNodePort": 31555 if policy == "Local" else None}}
+    service = builders.changed(SERVICE, spec, builders.annotated(ccm_annotations.HEALTH_CHECK_PROTOCOL, annotated))
+    await backend.ensure_load_balancer(service, nodes(1))
+    assert (await stored(world)).health_check.port == port
+    assert backend.traffic(service).probes_ask_kube_proxy is asked
+
+
+def test_without_that_setting_nobody_but_local_asks_kube_proxy(world: World) -> None:
+    assert not world.backend.traffic(SERVICE).probes_ask_kube_proxy
+    local = builders.changed(SERVICE, {"spec": {"externalTrafficPolicy": "Local", "healthCheckNodePort": 31555}})
+    assert world.backend.traffic(local).probes_ask_kube_proxy
+
+
 # ---- what decides about ipMode
 
 
@@ -148,7 +175,9 @@ async def test_the_annotation_chooses_the_check(
     ],
 )
 async def test_the_ip_mode_follows_the_settings(world: World, configured: dict[str, Any], published: IPMode) -> None:
+    world.transport.delivery = configured.get("delivery")
     backend = world.make(FakecloudConfig(url=world.serving.url, token="secret", **configured))
+    await backend.open()
     status = await backend.ensure_load_balancer(SERVICE, nodes(1))
     assert [entry.ip_mode for entry in status.ingress] == [published]
     assert await backend.get_load_balancer(SERVICE) == status

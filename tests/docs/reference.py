@@ -12,6 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ccm_lb import ipmode
+from ccm_lb.backends import reference as settings
+from ccm_lb.backends import registry
 from ccm_lb.controller.census import Count
 from ccm_lb.dataplane.model import unknown
 from ccm_lb.process.metrics import Metrics
@@ -40,6 +42,12 @@ def metrics() -> str:
         name = family.name + ("_total" if family.type == "counter" else "")
         rows.append([f"`{name}`", family.type, ", ".join(f"`{label}`" for label in labels), family.documentation])
     return _table(["metric", "type", "labels", "meaning"], rows)
+
+
+def backends() -> str:
+    """The settings of every installed backend that can be used."""
+    usable = [one.name for one in registry.installed() if one.error is None]
+    return "\n\n".join(f"## {name}\n\n{settings.table(registry.load(name).config_model)}" for name in usable)
 
 
 def ip_modes() -> str:
@@ -148,6 +156,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 TABLES: Mapping[str, Callable[[], str]] = {
     "docs/ipmode.md": ip_modes,
     "docs/ipmode-picture.md": picture.table,
+    "docs/reference/backends.md": backends,
     "docs/reference/fakecloud-api.md": fakecloud_operations,
     "docs/reference/metrics.md": metrics,
     "docs/reference/provider-api.md": provider_api,

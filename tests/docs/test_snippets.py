@@ -47,7 +47,9 @@ async def test_operating_the_controller(stack: Stack, reader: Reader, checkout: 
         await reader.follow("docs/howto/operate.md", checkout, CCM_LB_URL=f"http://127.0.0.1:{controller.port}")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/fakecloud-api.md", "docs/howto/fakecloud.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/reference/backends.md", "docs/reference/fakecloud-api.md", "docs/howto/fakecloud.md"]
+)
 async def test_a_page_that_needs_no_cluster(page: str, reader: Reader, empty_folder: Path) -> None:
     await reader.follow(page, empty_folder)
 

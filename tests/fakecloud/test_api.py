@@ -29,6 +29,18 @@ async def test_health_and_the_openapi_document_need_no_token(api: Api) -> None:
     assert document["components"]["schemas"]["LoadBalancerSpec"]["examples"]
 
 
+async def test_the_cloud_says_how_it_was_started(api: Api) -> None:
+    assert await api.get("/v1/cloud") == {
+        "delivery": "proxy",
+        "addresses": "loopback",
+        "families": ["IPv4"],
+        "maxLoadBalancers": 10_000,
+        "maxConnections": 100_000,
+        "maxBodyBytes": 2**20,
+        "actionSeconds": 0.0,
+    }
+
+
 async def test_what_is_created_can_be_read_listed_and_deleted(api: Api, pool: Network) -> None:
     created = await api.call("POST", LBS, load_balancer(tags={"service": "shop/web"}))
     assert created.status == 201

@@ -73,6 +73,22 @@ def test_a_server_listens_on_loopback_unless_told_otherwise_and_logs_no_secret(
     assert [word for word in ("hush-hush", "guessed-token", "in-a-body") if word in out + err] == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--interface", "eth0"), "--interface eth0: it belongs to --addresses interface; addresses are loopback"),
+        (
+            ("--addresses", "interface", "--pool", "10.9.0.0/24", "--delivery", "direct", "--max-connections", "5"),
+            "--max-connections 5: it belongs to --delivery proxy; with direct, connections end at the nodes",
+        ),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(flags: tuple[str, ...], said: str) -> None:
+    ended = run_fakecloud("serve", "--port", "0", *flags)
+    assert ended.returncode != 0
+    assert said in ended.stderr
+
+
 def test_a_delete_that_takes_its_time_is_told_as_such(tmp_path: Path, pool: Network, process: Process) -> None:
     state = ("--state", str(tmp_path / "cloud.db"), "--pool", str(pool), "--token", "t")
 

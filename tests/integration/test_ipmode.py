@@ -112,7 +112,7 @@ async def explained(stack: Stack, name: str, *flags: str) -> subprocess.Complete
     )
 
 
-async def test_the_choice_is_explained_from_the_cluster_and_the_settings(stack: Stack) -> None:
+async def test_the_choice_is_explained_from_the_cluster_the_settings_and_the_cloud(stack: Stack) -> None:
     await stack.add_node("n1")
     async with stack.controller() as controller:
         await controller.start_ready()
@@ -129,6 +129,11 @@ async def test_the_choice_is_explained_from_the_cluster_and_the_settings(stack: 
         assert shown["addresses"][0]["rule"] == "proxy-protocol"
         assert shown["addresses"][0]["published"] == "Proxy"
         assert "is a loopback address: not published unless" in shown["refused"][0], "without the setting of `run`"
+        assert shown["addresses"][0]["inputs"]["delivery"] == "destination rewritten", "the cloud was asked"
+        await stack.cloud.kill()
+        alone = json.loads((await explained(stack, "web", "--output=json")).stdout)
+        assert alone["addresses"][0]["inputs"]["delivery"] == "unknown"
+        assert "/v1/cloud" in alone["cloudNotAsked"]
         missing = await explained(stack, "nothing")
         assert missing.returncode == 1
         assert missing.stderr.startswith("ccm-lb: ")

@@ -230,7 +230,7 @@ async def running(
         for name, cloud in clouds.items():
             flags = ["--handle-unclassed=false", f"--load-balancer-class={CLASSES[name]}"] if CLASSES[name] else []
             flags.append(f"--leader-elect-resource-name={name}")  # its finalizers are told from the other one's by it
-            config = cloud.config(delivery=DELIVERY[name])
+            config = cloud.config()
             controller = Controller(directory, kubeconfig, config, "--leader-elect=false", *flags, name=f"ccm-{name}")
             await stack.enter_async_context(controller)
             await controller.start_ready()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
 from ccm_lb.errors import CCMError
-from ccm_lb.objects import EXCLUDE_LABEL
+from ccm_lb.objects import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
 from ccm_lb.testing import builders
 from ccm_lb.testing.memory import Call
 from tests.component.world import (
@@ -237,3 +238,55 @@ async def test_other_changes_of_nodes_are_no_reason_to_try_a_refused_address_aga
         await settle(60)
         assert world.cloud.calls == []
         assert world.ingress == []
+
+
+# ---- nodes that the cluster autoscaler is about to delete
+
+
+async def test_a_node_that_is_about_to_go_is_taken_out_at_once_where_nobody_drains_it() -> None:
+    world = World()
+    async with world.working():
+        await world.served()
+        world.api.edit(builders.node_json("n1"), builders.tainted(TO_BE_DELETED_TAINT))
+        await settle(5)
+        assert world.targets == ("n2", "n3")
+
+
+def drained() -> World:
+    """With a cloud whose health check asks kube-proxy."""
+    world = World()
+    world.cloud.traffic = dataclasses.replace(world.cloud.traffic, probes_ask_kube_proxy=True)
+    return world
+
+
+def targets(world: World) -> list[str]:
+    return list(world.targets)
+
+
+async def test_where_kube_proxy_is_asked_it_stays_until_it_is_gone_whatever_else_happens() -> None:
+    world = drained()
+    async with world.working():
+        await world.served()
+        world.api.edit(builders.node_json("n1"), builders.tainted(TO_BE_DELETED_TAINT))
+        await settle(60)
+        assert world.cloud.calls == []
+        world.add_nodes("n4")
+        world.edit(builders.port(81))
+        await settle(5)
+        assert targets(world) == ["n1", "n2", "n3", "n4"], "taking it out would cut what goes on through it"
+        world.api.delete(builders.node_json("n1"))
+        await settle(5)
+        assert targets(world) == ["n2", "n3", "n4"]
+
+
+async def test_a_restart_does_not_take_it_out_either() -> None:
+    world = drained()
+    async with world.working():
+        await world.served()
+    world.api.edit(builders.node_json("n1"), builders.tainted(TO_BE_DELETED_TAINT))
+    world.start_process()
+    world.list_everything()
+    async with world.working():
+        await settle(5)
+        assert targets(world) == ["n1", "n2", "n3"]
+        assert world.cloud.changes() == []

@@ -81,6 +81,14 @@ def test_the_json_has_the_same_and_can_be_read() -> None:
     assert shown["nodesThatIgnoreIPMode"] == ["n1"]
 
 
+def test_a_cloud_that_could_not_be_asked_is_said_first() -> None:
+    found = dataclasses.replace(explain.explained(PUBLISHED, AROUND, {}), cloud_silent="no answer")
+    assert next(iter(found.lines())) == (
+        "warning: the cloud could not be asked, so the settings alone count: no answer"
+    )
+    assert found.as_json()["cloudNotAsked"] == "no answer"
+
+
 @pytest.mark.parametrize("name", ["web", "/web", "lb/", "a/b/c"])
 def test_a_name_without_its_namespace_is_a_mistake(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute(["explain", name, "--cloud-provider=fakecloud"]) == 2

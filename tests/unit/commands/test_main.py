@@ -52,8 +52,8 @@ COMPANIONS = {
     "kube_api_burst": ["--kube-api-qps=1"],
     "handle_unclassed": ["--load-balancer-class=x"],
     "secure_port": ["--tls-cert-file=c", "--tls-private-key-file=k"],
-    "tls_cert_file": ["--tls-private-key-file=k"],
-    "tls_private_key_file": ["--tls-cert-file=c"],
+    "tls_cert_file": ["--tls-private-key-file=k", "--secure-port=10259"],
+    "tls_private_key_file": ["--tls-cert-file=c", "--secure-port=10259"],
 }
 FIELDS = list(Config.model_fields)
 

@@ -108,12 +108,42 @@ def test_the_annotation_overrides_and_what_it_breaks_is_said() -> None:
 
 def test_a_refused_annotation_leaves_the_mode_that_was() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "Magic"))
-    draft = desiredstatus.draft(service, [V4], around(HEADER), kept={"203.0.113.10": IPMode.VIP})
+    kept_back = Traffic(Delivery.REWRITTEN)
+    draft = desiredstatus.draft(service, [V4], around(kept_back), kept={"203.0.113.10": IPMode.VIP})
     assert draft.status.ingress[0].ip_mode is IPMode.VIP
     assert draft.notices[0].message == (
         "ipMode VIP for 203.0.113.10: it stays until the annotation ccm-lb.dev/ip-mode is right"
     )
-    assert reasons(draft.notices) == ["IPModeChosen", "IPModeConflict", "IPModeRefused"]
+    assert reasons(draft.notices) == ["IPModeChosen", "IPModeRefused"]
+
+
+def test_a_refused_annotation_does_not_leave_vip_on_ports_that_need_the_load_balancer() -> None:
+    service = builders.changed(SERVICE, builders.annotated(ccm_annotations.IP_MODE, "Magic"))
+    draft = desiredstatus.draft(service, [V4], around(HEADER), kept={"203.0.113.10": IPMode.VIP})
+    assert draft.status.ingress[0].ip_mode is IPMode.PROXY
+    assert reasons(draft.notices) == ["IPModeChosen", "IPModeMixed", "IPModeRefused"]
+
+
+@pytest.mark.parametrize(
+    ("published", "traffic", "override", "overtakes"),
+    [
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, HEADER, None, True),
+        ({"ip": "203.0.113.10"}, HEADER, None, True),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, HEADER, "Proxy", True),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, HEADER, "VIP", False),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, Traffic(Delivery.REWRITTEN), None, False),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, Traffic(Delivery.KEPT, HEADER.ports), None, False),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, Traffic(ports=(PortTraffic(80, terminates="TLS"),)), None, True),
+        ({"ip": "203.0.113.10", "ipMode": "VIP"}, None, None, False),
+        ({"ip": "203.0.113.10", "ipMode": "Proxy"}, HEADER, None, False),
+        ({"hostname": "lb.example.com"}, HEADER, None, False),
+    ],
+)
+def test_vip_is_left_before_ports_get_what_only_the_load_balancer_does(
+    published: builders.Tweak, traffic: Traffic | None, override: str | None, *, overtakes: bool
+) -> None:
+    service = builders.service(builders.published(published), builders.annotated(ccm_annotations.IP_MODE, override))
+    assert desiredstatus.overtakes(service, around(traffic)) is overtakes
 
 
 def test_a_refused_annotation_of_a_new_service_leaves_the_choice_to_the_table() -> None:

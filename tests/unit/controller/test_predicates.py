@@ -138,7 +138,7 @@ def test_the_exclusion_label_is_read_as_go_reads_a_bool(value: str, included: bo
     [
         pytest.param({}, True, id="plain"),
         pytest.param(builders.deleting(), False, id="deleting"),
-        pytest.param(builders.tainted(TO_BE_DELETED_TAINT), False, id="about-to-be-scaled-down"),
+        pytest.param(builders.tainted(TO_BE_DELETED_TAINT), True, id="about-to-be-scaled-down"),
         pytest.param(builders.tainted("node.kubernetes.io/not-ready"), True, id="not-ready-taint"),
         pytest.param({"spec": {"unschedulable": True}}, True, id="cordoned", marks=pytest.mark.scenario("B61")),
         pytest.param({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, True, id="not-ready"),
@@ -148,6 +148,14 @@ def test_the_exclusion_label_is_read_as_go_reads_a_bool(value: str, included: bo
 )
 def test_which_nodes_get_traffic(tweak: Tweak, included: bool) -> None:  # noqa: FBT001
     assert predicates.node_included(builders.node("n1", tweak)) is included
+
+
+@pytest.mark.parametrize(("draining", "names"), [(False, ["n2"]), (True, ["n1", "n2"])])
+def test_nodes_that_are_about_to_go_are_for_load_balancers_that_drain_them(draining: bool, names: list[str]) -> None:  # noqa: FBT001
+    going, stays = builders.node("n1", builders.tainted(TO_BE_DELETED_TAINT)), builders.node("n2")
+    assert (predicates.about_to_go(going), predicates.about_to_go(stays)) == (True, False)
+    found = predicates.eligible_nodes([stays, going], draining=draining)
+    assert [node.name for node in found] == names
 
 
 def test_eligible_nodes_are_sorted_by_name() -> None:

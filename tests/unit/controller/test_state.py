@@ -9,7 +9,7 @@ from ccm_lb.controller.plan import Operation, Synced
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.kube import patches
-from ccm_lb.objects import Key, Service
+from ccm_lb.objects import TO_BE_DELETED_TAINT, Key, Service
 from ccm_lb.testing import builders
 from ccm_lb.testing.builders import Tweak
 
@@ -226,11 +226,30 @@ def test_nodes_are_sorted_and_only_the_eligible_ones_get_traffic(state: ClusterS
         pytest.param({"spec": {"providerID": "fake://new"}}, True, id="provider-id"),
         pytest.param(builders.addresses("192.0.2.99"), True, id="address"),
         pytest.param(builders.deleting(), True, id="deleting"),
+        pytest.param(builders.tainted(TO_BE_DELETED_TAINT), True, id="about-to-go"),
         pytest.param(builders.labelled("zone", "b"), False, id="label"),
     ],
 )
 def test_a_node_event_says_whether_traffic_changes(state: ClusterState, tweak: Tweak, changes: bool) -> None:  # noqa: FBT001
     assert state.see_node(builders.node("n1", builders.version(9), tweak)) is changes
+
+
+@pytest.mark.parametrize(
+    ("draining", "operation"), [(False, Operation.UPDATE_NODES), (True, Operation.NOTHING)], ids=["not", "drained"]
+)
+def test_a_node_that_is_about_to_go_concerns_those_who_do_not_drain_it(
+    state: ClusterState,
+    draining: bool,  # noqa: FBT001
+    operation: Operation,
+) -> None:
+    service = at(6, builders.finalizers())
+    state.see(service)
+    nodes = state.node_set(draining=draining)
+    inputs, status = predicates.load_balancer_inputs(service), patches.comparable(service.status.load_balancer)
+    state.record(service, Synced(inputs, nodes, status, draining))
+    state.see_node(builders.node("n1", builders.version(9), builders.tainted(TO_BE_DELETED_TAINT)))
+    assert (state.operation(KEY), state.outdated()) == (operation, [] if draining else [KEY])
+    assert len(state.eligible_nodes(draining=draining)) == (3 if draining else 2)
 
 
 def test_a_node_change_that_moves_no_traffic_still_shows_in_raw(state: ClusterState) -> None:

@@ -224,6 +224,7 @@ FILES: dict[str, Any] = {"tls_cert_file": "c.pem", "tls_private_key_file": "k.pe
         pytest.param({"leader_elect_retry_period": 9}, "renew-deadline (10s) must be longer than 1.2 times", id="renew-not-over-retry"),
         pytest.param({"secure_port": 10259}, "--secure-port 10259 needs --tls-cert-file", id="secure-without-files"),
         pytest.param({"tls_cert_file": "c.pem"}, "must be given together", id="certificate-without-key"),
+        pytest.param(FILES, "--tls-cert-file has no effect without --secure-port", id="certificate-without-port"),
         pytest.param({"tls_private_key_file": "k.pem"}, "must be given together", id="key-without-certificate"),
         pytest.param({"secure_port": 10258, **FILES}, "--port and --secure-port are both 10258", id="same-port"),
         pytest.param({"kube_api_burst": 5}, "--kube-api-burst 5 needs --kube-api-qps", id="burst-without-qps"),
