@@ -40,7 +40,7 @@ def desired(service: Service, nodes: Sequence[Node], options: Options, proxy_pro
         ],
         "targets": list(targets_of(service, nodes)),
         "healthCheck": _health_check(service, options),
-        "sourceRanges": list(service.spec.load_balancer_source_ranges),
+        "sourceRanges": list(options.source_ranges),
         "sessionAffinity": _session_affinity(service),
         "tags": {"kubernetes.io/service": str(service.key)},
     }
