@@ -39,6 +39,7 @@ from pydantic.alias_generators import to_camel
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
+from ccm_lb.redaction import Secrets
 
 __all__ = [
     "BackendConfig",
@@ -151,6 +152,7 @@ class BackendContext(Generic[ConfigT]):
     transport: Transport
     clock: Clock
     events: EventRecorder
+    secrets: Secrets = dataclasses.field(default_factory=Secrets)  # to be told of credentials: no text shows them then
 
 
 class Honoured(enum.StrEnum):

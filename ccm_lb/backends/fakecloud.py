@@ -239,6 +239,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 raise ConfigError(
                     f"tokenFile {path}: {error.strerror}; expected a readable file with fakecloud's token"
                 ) from error
+            self.context.secrets.add(self._token)
         return self._token
 
     def _published(self, service: Service, load_balancer: Mapping[str, Any]) -> LoadBalancerStatus:

@@ -21,6 +21,7 @@ from click.core import ParameterSource
 
 from ccm_lb.commands.dataplane import dataplane
 from ccm_lb.errors import CCMError, ConfigError
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings import config, precedence
 from ccm_lb.settings.config import Config
 from ccm_lb.settings.precedence import Setting, Source
@@ -49,12 +50,13 @@ def main() -> None:
 
 def execute(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
+    secrets = Secrets()
     try:
-        result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False)
+        result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False, obj=secrets)
     except ConfigError as error:
-        return _complain(str(error), 2)
+        return _complain(secrets.redact(str(error)), 2)
     except CCMError as error:
-        return _complain(str(error), 1)
+        return _complain(secrets.redact(str(error)), 1)
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -165,7 +167,7 @@ def run(ctx: click.Context, /, **_: object) -> int:
     settings, _given_settings = _build(ctx)
     from ccm_lb import app
 
-    return asyncio.run(app.run(settings))
+    return asyncio.run(app.run(settings, ctx.obj))
 
 
 _OUTPUT = click.option(
