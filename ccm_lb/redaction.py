@@ -195,6 +195,7 @@ def yaml_problem(error: yaml.YAMLError) -> str:
     problem = error.problem or "it cannot be read"
     if problem.startswith(("found undefined alias", "could not determine a constructor")):
         problem = re.sub(r"\s*(for the tag )?['\"].*['\"]", "", problem)  # a password that begins with * or !
+    problem = f"{error.context}: {problem}" if error.context else problem
     mark = error.problem_mark
     return f"{problem}, line {mark.line + 1}, column {mark.column + 1}" if mark is not None else problem
 

@@ -24,6 +24,7 @@ from ccm_lb.kube.api import KubeApi
 from ccm_lb.kube.cluster import NODES, Cluster, server_addresses
 from ccm_lb.kube.connect import connect
 from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, parse_service
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 
 _KUBE_PROXIES = "/api/v1/namespaces/kube-system/pods"
@@ -145,12 +146,12 @@ def _inputs(given: Inputs) -> Iterable[str]:
 # ---- asking
 
 
-async def explain(config: Config, key: Key) -> Explanation:
+async def explain(config: Config, key: Key, secrets: Secrets) -> Explanation:
     """Ask the cluster and the backend's settings, not the cloud. Raises CCMError, ConfigError for a wrong setting."""
     backend_class = registry.load(config.cloud_provider)
-    settings = registry.backend_config(backend_class, config.cloud_config)
+    settings = registry.backend_config(backend_class, config.cloud_config, secrets)
     backend = backend_class(BackendContext("explain", settings, _Offline(), SystemClock(), _Silent()))
-    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}")
+    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}", secrets=secrets)
     try:
         service = parse_service(await Cluster(api).get_service(key))
         if service.spec.type != "LoadBalancer":

@@ -212,8 +212,8 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     from ccm_lb.commands import explain as explaining
     from ccm_lb.objects import Key
 
-    found = asyncio.run(explaining.explain(settings, Key(namespace, service)))
-    click.echo(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
+    found = asyncio.run(explaining.explain(settings, Key(namespace, service), ctx.obj))
+    click.echo(ctx.obj.redact(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines())))
 
 
 @cli.command()
