@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import ipaddress
 import re
 from typing import TypeVar
 
@@ -17,11 +18,14 @@ __all__ = [
     "IP_MODE",
     "PROXY_PROTOCOL",
     "PROXY_PROTOCOL_PORTS",
+    "SOURCE_RANGES",
     "HealthCheckProtocol",
     "Options",
     "ProxyProtocol",
     "ip_mode",
     "parse",
+    "restricts",
+    "source_ranges",
     "unknown_ports",
 ]
 
@@ -30,6 +34,7 @@ PROXY_PROTOCOL = "ccm-lb.dev/proxy-protocol"
 PROXY_PROTOCOL_PORTS = "ccm-lb.dev/proxy-protocol-ports"
 HEALTH_CHECK_PROTOCOL = "ccm-lb.dev/health-check-protocol"
 HOSTNAME = "ccm-lb.dev/hostname"
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 _DNS_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -57,7 +62,8 @@ class Options:
     """
     What a Service's annotations ask for; None where they say nothing.
 
-    `ip_mode` may be a value that only a later Kubernetes has: the API server is asked before it is published.
+    `ip_mode` may be a value that only a later Kubernetes has: the API server is asked before it is published. `source_ranges` are who
+    may connect, by the field or the annotation, as networks in their one spelling; none: everybody.
     """
 
     ip_mode: IPMode | str | None = None
@@ -65,6 +71,7 @@ class Options:
     proxy_protocol_ports: frozenset[int] | None = None
     health_check_protocol: HealthCheckProtocol | None = None
     hostname: str | None = None
+    source_ranges: tuple[str, ...] = ()
 
     def proxy_protocol_on(self, port: ServicePort, default: ProxyProtocol) -> ProxyProtocol:
         """What holds for `port`, where the provider's settings say `default`; it exists for TCP alone."""
@@ -87,6 +94,7 @@ def parse(service: Service) -> Options:
         proxy_protocol_ports=_ports(service),
         health_check_protocol=_choice(service, HEALTH_CHECK_PROTOCOL, HealthCheckProtocol),
         hostname=_hostname(service),
+        source_ranges=source_ranges(service),
     )
 
 
@@ -96,9 +104,50 @@ def ip_mode(service: Service) -> IPMode | str | None:
     return None if value is None else ipmode.known(value)
 
 
+def source_ranges(service: Service) -> tuple[str, ...]:
+    """
+    Who may connect: spec.loadBalancerSourceRanges or, where that is empty, the annotation SOURCE_RANGES; none: everybody.
+
+    Read as upstream's `GetLoadBalancerSourceRanges` does (k8s.io/cloud-provider/service/helpers): with spaces around a range, bits
+    beyond the prefix, leading zeros and IPv4 inside IPv6, since all of these stand in Services that the API server took.
+
+    Raises TerminalError: a range is none. To leave it out could open the load balancer, or shut somebody out.
+    """
+    field = service.spec.load_balancer_source_ranges
+    if field:
+        return tuple(dict.fromkeys(_network(one, f'spec.loadBalancerSourceRanges has "{one}"') for one in field))
+    value = service.metadata.annotations.get(SOURCE_RANGES, "").strip()
+    given = f'annotation {SOURCE_RANGES} is "{value}"'
+    return tuple(dict.fromkeys(_network(one, given) for one in value.split(","))) if value else ()
+
+
+def restricts(ranges: tuple[str, ...]) -> bool:
+    """Whether these source ranges keep anybody out: 0.0.0.0/0 alone does not."""
+    return any(not one.endswith("/0") for one in ranges)
+
+
 def unknown_ports(service: Service) -> tuple[int, ...]:
     """The ports in PROXY_PROTOCOL_PORTS that the Service does not have."""
     return tuple(sorted((_ports(service) or frozenset()) - {port.port for port in service.spec.ports}))
+
+
+def _network(text: str, given: str) -> str:
+    expected = f"{given}: expected ranges such as 10.0.0.0/8"
+    address, slash, prefix = text.strip().partition("/")
+    if not (slash and prefix.isascii() and prefix.isdigit()) or "%" in address:
+        raise TerminalError(expected)
+    head, colon, dotted = address.rpartition(":")
+    if "." in dotted:
+        # Go's parser takes leading zeros for nothing, Python's refuses them.
+        address = head + colon + re.sub(r"\b0+(?=\d)", "", dotted)
+    try:
+        network = ipaddress.ip_network(f"{address}/{int(prefix)}", strict=False)
+    except ValueError:
+        raise TerminalError(expected) from None
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96:
+        mapped = network.network_address.ipv4_mapped
+        return f"{mapped}/{network.prefixlen - 96}" if mapped is not None else str(network)
+    return str(network)
 
 
 def _choice(service: Service, name: str, values: type[ChoiceT]) -> ChoiceT | None:

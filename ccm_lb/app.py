@@ -49,6 +49,7 @@ from ccm_lb.process import log
 from ccm_lb.process.health import Checks, HealthServer
 from ccm_lb.process.metrics import Metrics
 from ccm_lb.process.tasks import end, pending, persist, unless
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 
 logger = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class _Parts:
     elector: LeaseElector | NoElection
     transport: CloudTransport
     recorder: Recorder
+    secrets: Secrets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,18 +87,20 @@ class _Ready:
     service_proxy: ServiceProxyFollower
 
 
-async def run(config: Config) -> int:
+async def run(config: Config, secrets: Secrets | None = None) -> int:
     """
     Run one replica until SIGTERM or SIGINT (0) or the loss of its Lease (1). A second signal ends the process at once.
 
     Raises ConfigError for what no retry would cure.
     """
-    log.configure(config.log_format, config.v, sys.stderr)
+    secrets = secrets or Secrets()
+    log.configure(config.log_format, config.v, sys.stderr, secrets)
+    log.catch_what_nobody_catches()
     stopping = _stop_on_signals()
     # Two loops in two threads: at the default of 5 ms, each socket write of one waits that long while the other is busy.
     sys.setswitchinterval(_SWITCH_INTERVAL)
     async with contextlib.AsyncExitStack() as stack:
-        parts = await _open(config, stack)
+        parts = await _open(config, secrets, stack)
         ready = await unless(stopping, _prepare(parts, stack))
         if ready is None or await unless(stopping, _acquired(parts)) is None:
             return 0
@@ -104,11 +108,11 @@ async def run(config: Config) -> int:
     raise AssertionError("an exit callback swallowed an exception")
 
 
-async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
+async def _open(config: Config, secrets: Secrets, stack: contextlib.AsyncExitStack) -> _Parts:
     """Make everything that needs no other machine; the health endpoints answer from here on. Raises ConfigError."""
     backend_class = registry.load(config.cloud_provider)
-    backend_config = registry.backend_config(backend_class, config.cloud_config)
-    clock, metrics, checks = SystemClock(), Metrics(), Checks()
+    backend_config = registry.backend_config(backend_class, config.cloud_config, secrets)
+    clock, metrics, checks = SystemClock(), Metrics(), Checks(secrets)
     server = HealthServer(config, checks, metrics.render)
     await server.start()
     stack.push_async_callback(server.stop)
@@ -120,20 +124,23 @@ async def _open(config: Config, stack: contextlib.AsyncExitStack) -> _Parts:
         burst=config.kube_api_burst,
         field_manager=field_manager(config),
         observer=metrics.kube_request,
+        secrets=secrets,
     )
     stack.push_async_callback(api.close)
     lease_api = api.sibling()
     stack.push_async_callback(lease_api.close)
     elector = _elector(config, lease_api, clock)
     stack.push_async_callback(elector.release)
-    transport = CloudTransport(elector, clock, observer=metrics.cloud_request)
+    transport = CloudTransport(elector, clock, observer=metrics.cloud_request, secrets=secrets)
     await transport.open()
     stack.push_async_callback(transport.close)
-    recorder = Recorder(api, observer=metrics)
+    recorder = Recorder(api, observer=metrics, secrets=secrets)
     recorder.start()
     stack.push_async_callback(recorder.stop)
     stack.push_async_callback(recorder.flush, _LAST_EVENTS)
-    return _Parts(config, backend_class, backend_config, clock, metrics, checks, api, elector, transport, recorder)
+    return _Parts(
+        config, backend_class, backend_config, clock, metrics, checks, api, elector, transport, recorder, secrets
+    )
 
 
 def field_manager(config: Config) -> str:
@@ -171,7 +178,7 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     del waiting["api"]
 
     backend = parts.backend_class(
-        BackendContext(cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder)
+        BackendContext(cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder, parts.secrets)
     )
     stack.push_async_callback(backend.close)
     await persist(waiting, "cloud", backend.open)

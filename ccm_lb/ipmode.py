@@ -80,7 +80,7 @@ class Traffic:
     """
     How a Service's load balancer treats traffic. A backend makes it from the settings that it makes the load balancer from.
 
-    `enforces_source_ranges`: whether the cloud shuts out what spec.loadBalancerSourceRanges does not name; None is not known.
+    `enforces_source_ranges`: whether the cloud shuts out whom the Service's source ranges do not name; None, nothing said, is no yes.
     """
 
     delivery: Delivery = Delivery.UNKNOWN
@@ -102,7 +102,8 @@ class Inputs:
     traffic: Traffic = Traffic()
     scope: Scope = Scope.PUBLIC
     override: str | None = None
-    source_ranges: bool = False  # whether the Service has any
+    source_ranges: bool = False  # whether the Service has any that keep somebody out
+    known_to_kube_proxy: bool = True  # whether they stand in the field: kube-proxy does not read the annotation
     local_policy: bool = False  # externalTrafficPolicy Local
     service_proxy: ServiceProxyHint = ServiceProxyHint.UNKNOWN
     taken: str = ""  # whose address it is besides, for example "node n2"; empty: nobody's
@@ -117,6 +118,10 @@ class Inputs:
         """The provider's, for this kind of address."""
         private = self.traffic.private_default if self.scope is Scope.PRIVATE else None
         return private or self.traffic.default
+
+    def enforced_by_nodes(self, *, vip: bool) -> bool:
+        """Whether kube-proxy sees the client and the load balancer's address, and so enforces the source ranges."""
+        return vip and self.traffic.delivery is Delivery.KEPT and self.known_to_kube_proxy
 
     @property
     def ipvs_hides_probes(self) -> bool:
@@ -247,18 +252,24 @@ WARNINGS: tuple[Caution, ...] = (
     ),
     Caution(
         "source-ranges-inside",
-        "not VIP, and the load balancer enforces `loadBalancerSourceRanges`",
-        "clients inside the cluster arrive at the load balancer with a node's address, which loadBalancerSourceRanges may shut out",
+        "not VIP, and the load balancer enforces source ranges (`loadBalancerSourceRanges`, or the annotation)",
+        "clients inside the cluster arrive at the load balancer with a node's address, which the source ranges may shut out",
         lambda i, vip: not vip and i.source_ranges and i.traffic.enforces_source_ranges is True,
     ),
     Caution(
         "source-ranges-nowhere",
-        "`loadBalancerSourceRanges`, and neither the cloud enforces it nor, for want of VIP with the destination kept, kube-proxy",
-        "nobody enforces loadBalancerSourceRanges for clients outside: this cloud does not, and the nodes see only node ports",
+        "source ranges, and neither the cloud enforces them nor, for want of the field or of VIP with the destination kept, kube-proxy",
+        "nobody enforces the source ranges, so the load balancer is open to all: this cloud does not, and kube-proxy cannot here",
         lambda i, vip: (
-            i.source_ranges
-            and i.traffic.enforces_source_ranges is False
-            and not (vip and i.traffic.delivery is Delivery.KEPT)
+            i.source_ranges and i.traffic.enforces_source_ranges is False and not i.enforced_by_nodes(vip=vip)
+        ),
+    ),
+    Caution(
+        "source-ranges-unsaid",
+        "source ranges, and the backend does not say whether the cloud enforces them, nor does kube-proxy",
+        "the load balancer may be open to all: the backend does not say that its cloud enforces the source ranges",
+        lambda i, vip: (
+            i.source_ranges and i.traffic.enforces_source_ranges is None and not i.enforced_by_nodes(vip=vip)
         ),
     ),
 )

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import enum
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -35,14 +36,17 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from ccm_lb import annotations as ccm_annotations
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
+from ccm_lb.redaction import Secrets
 
 __all__ = [
     "BackendConfig",
     "BackendContext",
     "Clock",
     "EventRecorder",
+    "Honoured",
     "LoadBalancerBackend",
     "Response",
     "Transport",
@@ -148,6 +152,18 @@ class BackendContext(Generic[ConfigT]):
     transport: Transport
     clock: Clock
     events: EventRecorder
+    secrets: Secrets = dataclasses.field(default_factory=Secrets)  # to be told of credentials: no text shows them then
+
+
+class Honoured(enum.StrEnum):
+    """What a Service may ask of a load balancer and not every backend carries out; for `LoadBalancerBackend.honours`."""
+
+    SESSION_AFFINITY = "spec.sessionAffinity"  # with its timeout
+    EXTERNAL_TRAFFIC_POLICY = "spec.externalTrafficPolicy"  # Local: nodes without an endpoint get no traffic
+    LOAD_BALANCER_IP = "spec.loadBalancerIP"
+    APP_PROTOCOL = "spec.ports[].appProtocol"
+    PROXY_PROTOCOL = ccm_annotations.PROXY_PROTOCOL  # also on some of the ports
+    HEALTH_CHECK_PROTOCOL = ccm_annotations.HEALTH_CHECK_PROTOCOL
 
 
 class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
@@ -155,6 +171,15 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
 
     config_model: ClassVar[type[BackendConfig]] = BackendConfig
     """The settings in --cloud-config; a subclass names its own model."""
+
+    honours: ClassVar[frozenset[str]] = frozenset()
+    """
+    What this backend carries out beyond ports, nodes and families: members of `Honoured`, and annotations of its own by their full
+    names, or by how they begin and a `*` ("acme.example.com/*").
+
+    Silence is a no: what a Service asks for and is not named here is named to its user in an event. Whether source ranges are
+    enforced, `traffic` says.
+    """
 
     def __init__(self, context: BackendContext[ConfigT]) -> None:
         self.context = context

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends import fakecloud_requests as requests
-from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Response
+from ccm_lb.backends.base import BackendConfig, BackendContext, Honoured, LoadBalancerBackend, Response
 from ccm_lb.errors import CCMError, ConfigError, PortsError, TerminalError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service
@@ -82,6 +82,14 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     """Load balancers of fakecloud, found by their owner: the cluster id and the Service's UID."""
 
     config_model = FakecloudConfig
+    honours = frozenset(
+        {
+            Honoured.SESSION_AFFINITY,
+            Honoured.EXTERNAL_TRAFFIC_POLICY,
+            Honoured.PROXY_PROTOCOL,
+            Honoured.HEALTH_CHECK_PROTOCOL,
+        }
+    )
 
     def __init__(self, context: BackendContext[FakecloudConfig]) -> None:
         super().__init__(context)
@@ -280,6 +288,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 raise ConfigError(
                     f"tokenFile {path}: {error.strerror}; expected a readable file with fakecloud's token"
                 ) from error
+            self.context.secrets.add(self._token)
         return self._token
 
     def _published(self, service: Service, load_balancer: Mapping[str, Any]) -> LoadBalancerStatus:

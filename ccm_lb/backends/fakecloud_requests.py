@@ -46,7 +46,7 @@ def desired(
         ],
         "targets": list(targets_of(service, nodes)),
         "healthCheck": health_check(service, options, ask_kube_proxy=ask_kube_proxy),
-        "sourceRanges": list(service.spec.load_balancer_source_ranges),
+        "sourceRanges": list(options.source_ranges),
         "sessionAffinity": _session_affinity(service),
         "tags": {"kubernetes.io/service": str(service.key)},
     }

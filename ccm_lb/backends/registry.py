@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend
 from ccm_lb.errors import ConfigError
+from ccm_lb.redaction import Secrets, yaml_problem
 
 GROUP = "ccm_lb.backends"
 
@@ -77,19 +78,25 @@ def _import(point: EntryPoint) -> type[AnyBackend]:
     return loaded
 
 
-def backend_config(cls: type[AnyBackend], path: Path | None) -> BackendConfig:
+def backend_config(cls: type[AnyBackend], path: Path | None, secrets: Secrets | None = None) -> BackendConfig:
     """
     The backend's own settings out of the --cloud-config file (YAML or JSON); without a file, their defaults.
+
+    `secrets` is told of those among them.
 
     Raises ConfigError: one line that names the file and, for each wrong setting, its key, value and what was expected.
     """
     content = read_settings(path) if path else {}
+    known = secrets or Secrets()
+    known.add_settings(content)
     where = str(path) if path else "--cloud-config is not given"
     try:
-        return cls.config_model.model_validate(content)
+        settings = cls.config_model.model_validate(content)
     except ValidationError as error:
-        known = cls.config_model.model_fields
-        raise ConfigError("; ".join(f"{where}: {_complaint(one, known)}" for one in error.errors())) from None
+        fields = cls.config_model.model_fields
+        raise ConfigError("; ".join(f"{where}: {_complaint(one, fields)}" for one in error.errors())) from None
+    known.add_settings(settings)
+    return settings
 
 
 def read_settings(path: Path) -> dict[str, object]:
@@ -101,7 +108,7 @@ def read_settings(path: Path) -> dict[str, object]:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not a text in UTF-8") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not valid YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(f"{path}: is not valid YAML: {yaml_problem(error)}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -25,6 +25,7 @@ from ccm_lb.kube.api import KubeApi
 from ccm_lb.kube.cluster import NODES, Cluster, server_addresses
 from ccm_lb.kube.connect import connect
 from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, parse_service
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 
 _PATIENCE = 5.0  # seconds for an answer of the cloud
@@ -153,14 +154,14 @@ def _inputs(given: Inputs) -> Iterable[str]:
 # ---- asking
 
 
-async def explain(config: Config, key: Key) -> Explanation:
+async def explain(config: Config, key: Key, secrets: Secrets) -> Explanation:
     """
     Ask the cluster, and of the cloud what a backend asks when it opens. Raises CCMError, ConfigError for a wrong setting.
 
     A cloud that does not answer is no failure: the Service can be explained from the settings alone.
     """
     backend_class = registry.load(config.cloud_provider)
-    settings = registry.backend_config(backend_class, config.cloud_config)
+    settings = registry.backend_config(backend_class, config.cloud_config, secrets)
     clock = SystemClock()
     transport = CloudTransport(_ReadOnly(), clock, timeout=_PATIENCE)
     backend = backend_class(BackendContext("explain", settings, transport, clock, _Silent()))
@@ -169,7 +170,7 @@ async def explain(config: Config, key: Key) -> Explanation:
         stack.push_async_callback(transport.close)
         stack.push_async_callback(backend.close)
         silent = await _opened(backend)
-        found = await _explained(config, key, backend)
+        found = await _explained(config, key, backend, secrets)
     return dataclasses.replace(found, cloud_silent=silent)
 
 
@@ -184,8 +185,8 @@ async def _opened(backend: LoadBalancerBackend[Any]) -> str:
     return ""
 
 
-async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any]) -> Explanation:
-    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}")
+async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any], secrets: Secrets) -> Explanation:
+    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}", secrets=secrets)
     try:
         service = parse_service(await Cluster(api).get_service(key))
         if service.spec.type != "LoadBalancer":

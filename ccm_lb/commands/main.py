@@ -22,6 +22,7 @@ from click.core import ParameterSource
 
 from ccm_lb.commands.dataplane import dataplane
 from ccm_lb.errors import CCMError, ConfigError
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings import config, precedence
 from ccm_lb.settings.config import Config
 from ccm_lb.settings.precedence import Setting, Source
@@ -57,12 +58,13 @@ def main() -> None:
 
 def execute(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
+    secrets = Secrets()
     try:
-        result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False)
+        result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False, obj=secrets)
     except ConfigError as error:
-        return _complain(str(error), 2)
+        return _complain(secrets.redact(str(error)), 2)
     except CCMError as error:
-        return _complain(str(error), 1)
+        return _complain(secrets.redact(str(error)), 1)
     except click.ClickException as error:
         return _complain(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
@@ -209,7 +211,7 @@ def run(ctx: click.Context, /, **_: object) -> int:
     from ccm_lb import app
 
     try:
-        return asyncio.run(app.run(settings))
+        return asyncio.run(app.run(settings, ctx.obj))
     except ConfigError as error:
         # It stopped at the first; whoever mends it wants to know of the others.
         others = [one for one in _mistakes(settings) if one != str(error)]
@@ -264,8 +266,8 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     from ccm_lb.commands import explain as explaining
     from ccm_lb.objects import Key
 
-    found = asyncio.run(explaining.explain(settings, Key(namespace, service)))
-    click.echo(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
+    found = asyncio.run(explaining.explain(settings, Key(namespace, service), ctx.obj))
+    click.echo(ctx.obj.redact(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines())))
 
 
 @cli.command()

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ccm_lb import annotations, ipmode, portstatus
-from ccm_lb.controller import addresses, messages
+from ccm_lb.controller import addresses, messages, unheeded
 from ccm_lb.controller.messages import Notice
 from ccm_lb.errors import CCMError, TerminalError
 from ccm_lb.ipmode import Decision, Inputs, Scope, ServiceProxyHint, Traffic
@@ -14,12 +14,13 @@ from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Serv
 
 @dataclasses.dataclass(frozen=True)
 class Circumstances:
-    """What a decision needs to know beyond the Service; `traffic` is None for a backend that decides by itself."""
+    """What a decision needs to know beyond the Service; `traffic` and `honours` are the backend's, None for one that decides by itself."""
 
     traffic: Traffic | None
     owners: addresses.Owners
     allowed: frozenset[addresses.Kind]
     service_proxy: ServiceProxyHint = ServiceProxyHint.UNKNOWN
+    honours: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +93,7 @@ def draft(
         *_of_modes(modes),
         *([messages.refused(str(override))] if kept is not None else []),
         *_of_ports(service, ingress),
+        *unheeded.notices(service, ingress, around.honours),
     ]
     return Draft(LoadBalancerStatus(ingress=ingress), modes, tuple(said))
 
@@ -119,7 +121,8 @@ def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, 
         traffic=around.traffic if around.traffic is not None else Traffic(default=entry.ip_mode),
         scope=addresses.scope(ip) if ip else Scope.PUBLIC,
         override=override,
-        source_ranges=bool(service.spec.load_balancer_source_ranges),
+        source_ranges=annotations.restricts(annotations.source_ranges(service)),
+        known_to_kube_proxy=bool(service.spec.load_balancer_source_ranges),
         local_policy=service.spec.external_traffic_policy == "Local",
         service_proxy=around.service_proxy,
         taken=around.owners.taken(ip),

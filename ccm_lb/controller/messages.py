@@ -11,6 +11,7 @@ from ccm_lb.portstatus import CONDITION, words
 EventType = Literal["Normal", "Warning"]
 NAMED_NODES = 20
 CHOSEN = "IPModeChosen"
+NAMED_ANNOTATIONS = 10
 
 TYPES: Mapping[str, EventType] = {
     CHOSEN: "Normal",
@@ -22,6 +23,9 @@ TYPES: Mapping[str, EventType] = {
     "AddressNotPublished": "Warning",
     "AddressMissing": "Warning",
     "UnknownPort": "Warning",
+    "FieldIgnored": "Warning",
+    "AnnotationIgnored": "Warning",
+    "AppProtocolIgnored": "Normal",
     CONDITION: "Warning",
 }
 """Every reason and the type of its event."""
@@ -90,6 +94,35 @@ def unknown_ports(annotation: str, ports: Sequence[int]) -> Notice:
     return Notice(
         "UnknownPort",
         f"annotation {annotation} names ports that the Service does not have: {', '.join(map(str, ports))}",
+    )
+
+
+def field_ignored(field: str, value: str, effect: str) -> Notice:
+    return Notice("FieldIgnored", f"{field} is {value}, which the backend does not say that it carries out: {effect}")
+
+
+def app_protocol_ignored(hints: Sequence[str]) -> Notice:
+    return Notice(
+        "AppProtocolIgnored",
+        f"appProtocol ({', '.join(hints)}) is a hint that the backend does not say that it uses: bytes are passed on as they are",
+    )
+
+
+def annotation_ignored(name: str, value: str, why: str) -> Notice:
+    return Notice("AnnotationIgnored", f'annotation {name} is "{value}" and is not carried out: {why}')
+
+
+def unknown_annotation(name: str, meant: Sequence[str]) -> Notice:
+    """`meant` is the one that is near, or all that there are."""
+    instead = f"did you mean {meant[0]}?" if len(meant) == 1 else f"expected one of {', '.join(meant)}"
+    return Notice("AnnotationIgnored", f"annotation {name} is not known and is not carried out: {instead}")
+
+
+def foreign_annotations(names: Sequence[str]) -> Notice:
+    more = f" and {len(names) - NAMED_ANNOTATIONS} more" if len(names) > NAMED_ANNOTATIONS else ""
+    return Notice(
+        "AnnotationIgnored",
+        f"annotations for other clouds or controllers are not carried out: {', '.join(names[:NAMED_ANNOTATIONS])}{more}",
     )
 
 

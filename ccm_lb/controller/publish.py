@@ -8,9 +8,10 @@ import dataclasses
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ccm_lb import annotations, ipmode, portstatus
+from ccm_lb.backends.base import LoadBalancerBackend
 from ccm_lb.controller import addresses, desiredstatus, messages, serviceevents
 from ccm_lb.controller.desiredstatus import Circumstances, Draft
 from ccm_lb.controller.messages import Notice
@@ -18,7 +19,7 @@ from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.writes import ServiceWrites
 from ccm_lb.dataplane.cluster import kubeproxyversions
 from ccm_lb.errors import InvalidError, PortsError
-from ccm_lb.ipmode import ServiceProxyHint, Traffic
+from ccm_lb.ipmode import ServiceProxyHint
 from ccm_lb.kube import patches
 from ccm_lb.objects import IPMode, Key, LoadBalancerIngress, LoadBalancerStatus, Node, Service
 
@@ -63,12 +64,12 @@ class Publisher:
         writes: ServiceWrites,
         service_events: serviceevents.ServiceEvents,
         state: ClusterState,
-        traffic: Callable[[Service], Traffic | None],
+        backend: LoadBalancerBackend[Any],
         policy: Policy,
         advice: Advice,
     ) -> None:
         self._writes, self._service_events, self._state = writes, service_events, state
-        self._traffic, self._policy, self._advice = traffic, policy, advice
+        self._backend, self._policy, self._advice = backend, policy, advice
         self._told = messages.Told()
         self._nodes: tuple[Node, ...] | None = None
         self._owners, self._old_nodes = addresses.Owners({}), tuple[str, ...]()
@@ -243,7 +244,13 @@ class Publisher:
 
     def _around(self, service: Service) -> Circumstances:
         self._look_at_nodes()
-        return Circumstances(self._traffic(service), self._owners, self._policy.allowed, self._policy.service_proxy())
+        return Circumstances(
+            self._backend.traffic(service),
+            self._owners,
+            self._policy.allowed,
+            self._policy.service_proxy(),
+            self._backend.honours,
+        )
 
     # ---- what the API server takes
 

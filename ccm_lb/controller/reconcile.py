@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol
 
+from ccm_lb import annotations as ccm_annotations
 from ccm_lb import portstatus
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
 from ccm_lb.controller import predicates, serviceevents
@@ -73,9 +74,7 @@ class Reconciler:
         self._service_events = serviceevents.ServiceEvents(deps.events)
         self._state = state
         self._writes = ServiceWrites(deps.api, deps.fence, state)
-        self._publisher = Publisher(
-            self._writes, self._service_events, state, deps.backend.traffic, deps.policy, deps.advice
-        )
+        self._publisher = Publisher(self._writes, self._service_events, state, deps.backend, deps.policy, deps.advice)
         self.freed = self._publisher.freed
 
     async def reconcile(self, key: Key) -> None:
@@ -194,6 +193,7 @@ class Reconciler:
         return live if wanted else None
 
     async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
+        ccm_annotations.parse(service)  # what is wrong reaches no backend, so that its load balancer stays as it is
         try:
             return await self._backend.ensure_load_balancer(service, nodes)
         except PortsError as error:

@@ -17,6 +17,7 @@ import yarl
 from ccm_lb.backends import base
 from ccm_lb.errors import CloudUnreachableError, NotLeaderError, RetryAfterError
 from ccm_lb.http import pacing
+from ccm_lb.redaction import Secrets
 
 ATTEMPTS = 3
 RETRY_WINDOW = 10.0
@@ -30,6 +31,19 @@ UNSAID_PAUSE = 1.0
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 REPEATABLE = READS | {"PUT", "DELETE"}
+CREDENTIALS = frozenset(
+    {
+        "authorization",
+        "proxy-authorization",
+        "x-auth-token",
+        "x-api-key",
+        "x-amz-security-token",
+        "private-token",
+        "cookie",
+    }
+)
+"""Request headers (in small letters) that hold a secret."""
+
 _TRANSIENT = frozenset({502, 503, 504})  # not 500: a cloud that failed on a request fails on it again
 
 
@@ -76,9 +90,15 @@ class CloudTransport:
         max_concurrent: int = 64,
         timeout: float = 30.0,
         observer: Observer | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
-        """`max_concurrent` requests are under way at most, each given `timeout` seconds from connecting to the last byte."""
+        """
+        `max_concurrent` requests are under way at most, each given `timeout` seconds from connecting to the last byte.
+
+        `secrets` is told of every credential that a request carries, whoever wrote the backend.
+        """
         self._fence, self._clock, self._observer = fence, clock, observer
+        self._secrets = secrets or Secrets()
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout = timeout
         self._holds: dict[yarl.URL, pacing.Hold] = {}
@@ -120,6 +140,9 @@ class CloudTransport:
         idempotent: bool | None = None,
     ) -> base.Response:
         """See `base.Transport.request`. Redirects are not followed: the answer is the backend's to judge."""
+        for name, value in (headers or {}).items():
+            if name.lower() in CREDENTIALS:
+                self._secrets.add_header(value)
         data = None if body is None else json.dumps(body).encode()
         content_type = {} if body is None else {"Content-Type": "application/json"}
         request = _Request(

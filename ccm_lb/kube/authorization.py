@@ -18,6 +18,7 @@ import yarl
 
 from ccm_lb.backends import base
 from ccm_lb.kube import credentials
+from ccm_lb.redaction import Secrets
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,10 @@ class _Backoff:
 class Credentials:
     """The present credential, whether it is due to be read anew, and whether the server refuses it. For any thread."""
 
-    def __init__(self, source: credentials.Source, clock: base.Clock) -> None:
+    def __init__(self, source: credentials.Source, clock: base.Clock, secrets: Secrets | None = None) -> None:
+        """`secrets` is told of every credential that is read."""
         self._source, self._clock = source, clock
+        self._secrets = secrets or Secrets()
         self._reading = threading.Lock()  # held while a plug-in runs, so never taken in an event loop
         self._lock = threading.Lock()
         self._header: str | None = None
@@ -121,6 +124,7 @@ class Credentials:
                 self._read_at = self._clock.monotonic() + self._failures.grow()
                 self._missing = self._missing and str(error)
             raise
+        self._secrets.add_header(credential.header)
         with self._lock:
             self._failures.reset()
             fresh_for = math.inf if credential.fresh_for is None else credential.fresh_for

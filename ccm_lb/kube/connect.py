@@ -27,6 +27,7 @@ from ccm_lb.errors import ConfigError
 from ccm_lb.http import pacing
 from ccm_lb.kube import authorization, credentials
 from ccm_lb.kube.api import FIELD_MANAGER, Endpoint, KubeApi, Observer
+from ccm_lb.redaction import Secrets, yaml_problem
 
 __all__ = ["KubeApi", "Observer", "Pod", "connect"]
 
@@ -67,18 +68,21 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
     field_manager: str = FIELD_MANAGER,
     observer: Observer | None = None,
     pod: Pod = Pod(),
+    secrets: Secrets | None = None,
 ) -> KubeApi:
     """
     The API of the cluster that `kubeconfig` names, or without one of the cluster that this pod runs in. Nothing is sent yet.
 
     `master` takes the place of the server's URL. With `qps` no more than so many requests a second go out, and `burst` at once
-    (a second's worth if None). Raises ConfigError.
+    (a second's worth if None). `secrets` is told of every credential. Raises ConfigError.
     """
+    secrets = secrets or Secrets()
+    secrets.add_settings([master, kubeconfig and str(kubeconfig)])
     with contextlib.ExitStack() as unpacked:
-        access = _from_pod(pod, master) if kubeconfig is None else await _from_file(Path(kubeconfig), unpacked)
+        access = _from_pod(pod, master) if kubeconfig is None else await _from_file(Path(kubeconfig), unpacked, secrets)
         server, tls, proxy = _server(access, master), _tls(access), _proxy(access)
     clock = SystemClock()
-    present = authorization.Credentials(access.source, clock)
+    present = authorization.Credentials(access.source, clock, secrets)
     try:
         await asyncio.to_thread(present.read)
     except credentials.CredentialError as error:
@@ -110,8 +114,8 @@ def _from_pod(pod: Pod, master: str | None) -> _Access:
     return _Access("the pod's service account", found.host, credentials.TokenFile(token), str(ca_file))
 
 
-async def _from_file(path: Path, unpacked: contextlib.ExitStack) -> _Access:
-    """The files that `_Access` names are there until `unpacked` is closed."""
+async def _from_file(path: Path, unpacked: contextlib.ExitStack, secrets: Secrets) -> _Access:
+    """The files that `_Access` names are there until `unpacked` is closed; `secrets` is told of what the file holds."""
     with _some_home():
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import ConfigException
@@ -123,6 +127,7 @@ async def _from_file(path: Path, unpacked: contextlib.ExitStack) -> _Access:
 
     where, found = f"--kubeconfig {path}", Configuration()
     config = _yaml(path, where)
+    secrets.add_settings(config)
     try:
         loader = Loader(_unpack(config, unpacked), config_base_path=str(path.parent))
         await loader.load_and_set(found)
@@ -200,8 +205,10 @@ def _yaml(path: Path, where: str) -> dict[str, Any]:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{where} cannot be read: {error.strerror}; expected a kubeconfig file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where} is not YAML: {_one_line(error)}; expected a kubeconfig file") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not YAML: {yaml_problem(error)}; expected a kubeconfig file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where} is not YAML: it is not text; expected a kubeconfig file") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{where} holds no kubeconfig: expected a mapping with clusters, contexts, users")
     return config

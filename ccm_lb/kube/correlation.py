@@ -15,13 +15,14 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from ccm_lb.objects import Service
+from ccm_lb.redaction import cut
 
 CACHE_SIZE = 4096
 MAX_SIMILAR = 10
 SIMILAR_WITHIN = 600.0
 SPAM_BURST = 25
 SPAM_REFILL = 300.0
-MESSAGE_LIMIT = 1024  # characters; a cloud's error may be a whole web page
+MESSAGE_LIMIT = 1024  # bytes; a cloud's error may be a whole web page
 COMBINED = "(combined from similar events): "
 
 K = TypeVar("K", bound=Hashable)
@@ -115,10 +116,10 @@ class Correlator:
         meta = service.metadata
         subject = Subject(meta.namespace, meta.name, meta.uid, meta.resource_version)
         kind: Hashable = (subject[:3], type, reason)
-        message = message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"
+        message = cut(message, MESSAGE_LIMIT)
         key: Hashable = (kind, message)
         if self._similar.get(kind, lambda: _Similar(now)).is_one_too_many(message, now):
-            key, message = kind, COMBINED + message
+            key, message = kind, cut(COMBINED + message, MESSAGE_LIMIT)
         record = self._records.get(
             key, lambda: Record(subject, self._new_name(subject.name, now), type, reason, message, first=now, last=now)
         )

@@ -24,8 +24,9 @@ from ccm_lb.errors import (
     NotFoundError,
     UnauthorizedError,
 )
-from ccm_lb.kube.correlation import Correlator, Record
+from ccm_lb.kube.correlation import MESSAGE_LIMIT, Correlator, Record
 from ccm_lb.objects import Service
+from ccm_lb.redaction import Secrets
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +69,17 @@ class _Trouble:
 class Recorder:
     """Posts Events (a `backends.base.EventRecorder`). To be used in the thread of the event loop; `start` before, `stop` after."""
 
-    def __init__(self, api: EventApi, *, observer: Observer, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        api: EventApi,
+        *,
+        observer: Observer,
+        now: Callable[[], float] = time.time,
+        secrets: Secrets | None = None,
+    ) -> None:
+        """No message leaves with one of `secrets` in it."""
         self._api = api
+        self._secrets = secrets or Secrets()
         self._observer = observer
         self._now = now  # Unix seconds
         self._correlator = Correlator()
@@ -106,6 +116,7 @@ class Recorder:
 
     def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
         """Post in the background; never raises, never blocks."""
+        message = self._secrets.line(message, MESSAGE_LIMIT)
         record, allowed = self._correlator.observe(service, type, reason, message, self._now())
         if not allowed:
             self._observer.event_dropped("spam")

@@ -18,9 +18,12 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ccm_lb.errors import ConfigError
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 
 log = logging.getLogger(__name__)
+
+REASON = 1024  # bytes
 
 Probe = Callable[[], str | None]
 """None when all is well, otherwise the reason why not."""
@@ -38,7 +41,9 @@ class _Check:
 class Checks:
     """The named checks. `ping`, which always succeeds, is there from the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        """No reason leaves with one of `secrets` in it."""
+        self._secrets = secrets or Secrets()
         self._checks: dict[str, _Check] = {}
         self.register("ping", lambda: None, live=True)
 
@@ -56,7 +61,10 @@ class Checks:
 
     def results(self, *, live: bool = False) -> dict[str, str | None]:
         """The result of each check, by name: of those for liveness with `live`, otherwise of all."""
-        return {one.name: one.probe() for one in self._checks.values() if one.live or not live}
+        reasons = {one.name: one.probe() for one in self._checks.values() if one.live or not live}
+        return {
+            name: reason if reason is None else self._secrets.line(reason, REASON) for name, reason in reasons.items()
+        }
 
 
 class HealthServer:

@@ -3,32 +3,44 @@ The form of the log: text for eyes or JSON lines for machines, constant messages
 
     log.info("ensured load balancer", extra={"service": "default/web", "seconds": 0.3})
 
+Nothing leaves with a secret or a control character in it, and no line is longer than LINE: texts from outside are shortened first.
+
 Verbosity (`-v`): 0 and 1 what changed, 2 decisions too, 4 tracebacks too, 6 the libraries' own messages too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import logging
-from collections.abc import Iterator, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TextIO
 
-from pythonjsonlogger.core import RESERVED_ATTRS
-from pythonjsonlogger.json import JsonFormatter
+from ccm_lb.redaction import Secrets, clean, cut
 
 DECISIONS = 2
 TRACEBACKS = 4
 LIBRARIES = 6
 
+LINE = 2048
+"""Bytes of a line, the line break included."""
 
-def configure(format: Literal["text", "json"], verbosity: int, stream: TextIO) -> None:  # noqa: A002 - the flag's name
-    """Send this process's log to `stream`. Replaces what was configured before."""
-    handler = logging.StreamHandler(stream)
-    tracebacks = verbosity >= TRACEBACKS
-    handler.setFormatter(
-        _JsonFormatter(tracebacks=tracebacks) if format == "json" else _TextFormatter(tracebacks=tracebacks)
-    )
+_NO_MORE_THAN = 200  # bytes of a field of a line that is too long because of many
+
+
+def configure(
+    format: Literal["text", "json"],  # noqa: A002 - the flag's name
+    verbosity: int,
+    stream: TextIO,
+    secrets: Secrets | None = None,
+) -> None:
+    """Send this process's log to `stream`, without `secrets`. Replaces what was configured before."""
+    handler = _Handler(stream)
+    form = _json if format == "json" else _text
+    handler.setFormatter(_Formatter(form, secrets or Secrets(), tracebacks=verbosity >= TRACEBACKS))
     logging.basicConfig(handlers=[handler], force=True, level=logging.WARNING)
     logging.getLogger("ccm_lb").setLevel(logging.DEBUG if verbosity >= DECISIONS else logging.INFO)
     for library in ("kopf", "aiohttp", "asyncio"):
@@ -38,6 +50,19 @@ def configure(format: Literal["text", "json"], verbosity: int, stream: TextIO) -
         # What ends a watch is told by ours, as a warning; kopf calls the same an ERROR, at each of its attempts, with its own traceback.
         logging.getLogger("kopf").setLevel(logging.CRITICAL if verbosity < DECISIONS else logging.ERROR)
     logging.captureWarnings(capture=True)
+
+
+def catch_what_nobody_catches() -> None:
+    """Exceptions that end a thread, or come up where nobody can be told, become records: Python would print them as they are."""
+    log = logging.getLogger("ccm_lb")
+
+    def in_thread(args: threading.ExceptHookArgs) -> None:
+        log.error("a thread ended", exc_info=args.exc_value, extra={"name_of_thread": args.thread and args.thread.name})
+
+    def unraisable(args: sys.UnraisableHookArgs) -> None:
+        log.error("an exception that nobody could catch", exc_info=args.exc_value)
+
+    threading.excepthook, sys.unraisablehook = in_thread, unraisable
 
 
 def causes(error: BaseException) -> str:
@@ -58,10 +83,95 @@ def _chain(error: BaseException) -> Iterator[str]:
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {
-        name: value for name, value in vars(record).items() if name not in RESERVED_ATTRS and not name.startswith("_")
-    }
+Fields = dict[str, object]
+_HEAD = ("time", "level", "logger")
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
+        """Said without the record: what Python would print of it goes through no formatter."""
+        with contextlib.suppress(Exception):
+            self.stream.write(f"a log record of {record.name} could not be written\n")
+
+
+class _Formatter(logging.Formatter):
+    """A record as lines: one, and those of its traceback where that is wanted."""
+
+    def __init__(self, form: Callable[[Fields], str], secrets: Secrets, *, tracebacks: bool) -> None:
+        super().__init__()
+        self._form, self._secrets, self._tracebacks = form, secrets, tracebacks
+
+    def format(self, record: logging.LogRecord) -> str:
+        head: Fields = {
+            "time": _timestamp(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self._secrets.line(record.getMessage(), LINE),
+        }
+        fields: Fields = {name: self._fit_to_leave(value) for name, value in _extra(record).items()}
+        if record.exc_info and (error := record.exc_info[1]):
+            fields["error"] = self._secrets.line(causes(error), LINE)
+        lines = [self._line({**head, **fields})]
+        if self._tracebacks and record.exc_info:
+            trace = self._secrets.redact(self.formatException(record.exc_info)).splitlines()
+            numbered = {"message": "traceback", "of": head["message"]}
+            lines += (self._line({**head, **numbered, "line": _indented(one)}) for one in trace)
+        return "\n".join(lines)
+
+    def _fit_to_leave(self, value: object) -> object:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {str(name): self._fit_to_leave(one) for name, one in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._fit_to_leave(one) for one in value]
+        return self._secrets.line(str(value), LINE)
+
+    def _line(self, fields: Fields) -> str:
+        """One line: where it is too long, the longest text in it is cut, then the next."""
+        line = self._form(fields)
+        for _ in range(2 * len(fields)):
+            if (excess := _size(line) - LINE) <= 0:
+                return line
+            texts = {name: _size(str(value)) for name, value in fields.items() if name not in _HEAD}
+            longest = max(texts, key=texts.__getitem__)
+            room = max(_NO_MORE_THAN, texts[longest] - excess - 1)
+            fields = {**fields, longest: cut(str(fields[longest]), room)}
+            line = self._form(fields)
+        # Very many fields: those that stand last are left out.
+        while _size(line) > LINE and len(fields) > len(_HEAD) + 1:
+            fields = dict(list(fields.items())[:-1])
+            line = self._form(fields)
+        return line
+
+
+def _indented(line: str) -> str:
+    """A line of a traceback: its indentation is kept, since it tells what belongs together."""
+    return line[: len(line) - len(line.lstrip(" "))] + cut(clean(line.lstrip(" ")), LINE)
+
+
+def _size(line: str) -> int:
+    return len(line.encode(errors="replace")) + 1
+
+
+def _text(fields: Fields) -> str:
+    time, level, logger, message, *others = fields.items()
+    if message[1] == "traceback" and "line" in fields:
+        return f"    {fields['line']}"  # nothing that stands in an exception can look like a record of its own
+    words = [str(value) for _, value in (time, level, logger, message)]
+    return " ".join([*words, *(f"{name}={_quoted(value)}" for name, value in others)])
+
+
+def _json(fields: Fields) -> str:
+    return json.dumps(fields)
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _RESERVED and not name.startswith("_")}
+
+
+# What every record has, and what formatters add.
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 def _timestamp(record: logging.LogRecord) -> str:
@@ -69,43 +179,7 @@ def _timestamp(record: logging.LogRecord) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class _TextFormatter(logging.Formatter):
-    def __init__(self, *, tracebacks: bool) -> None:
-        super().__init__()
-        self._tracebacks = tracebacks
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = _fields(record)
-        if record.exc_info and (error := record.exc_info[1]):
-            fields["error"] = causes(error)
-        words = [_timestamp(record), record.levelname, record.name, record.getMessage()]
-        line = " ".join([*words, *(f"{name}={_quoted(value)}" for name, value in fields.items())])
-        if self._tracebacks and record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
-
-
 def _quoted(value: object) -> str:
     text = str(value)
     plain = text and text.isprintable() and not any(character in text for character in ' "=')
     return text if plain else json.dumps(text, ensure_ascii=False)
-
-
-class _JsonFormatter(JsonFormatter):
-    def __init__(self, *, tracebacks: bool) -> None:
-        super().__init__()
-        self._tracebacks = tracebacks
-
-    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        log_data.update(
-            time=_timestamp(record), level=record.levelname, logger=record.name, message=record.getMessage()
-        )
-        log_data.update(self._extra(record, message_dict))
-        if record.exc_info and (error := record.exc_info[1]):
-            log_data["error"] = causes(error)
-
-    def _extra(self, record: logging.LogRecord, message_dict: Mapping[str, Any]) -> Mapping[str, Any]:
-        fields = _fields(record)
-        if self._tracebacks and "exc_info" in message_dict:
-            fields["traceback"] = message_dict["exc_info"]
-        return fields

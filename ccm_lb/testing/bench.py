@@ -27,11 +27,13 @@ class Seen:
 
     `listeners` are (protocol, port, node port); a cloud that keeps the destination port shows the port of the Service twice, and gives
     the fixture `service` such a node port. `targets` is a name for each target, of whatever kind.
+    `source_ranges` are the networks of the clients that may connect; none for everybody.
     """
 
     owner_uid: str
     listeners: frozenset[tuple[str, int, int]]
     targets: frozenset[str]
+    source_ranges: frozenset[str] = frozenset()
 
 
 class Inspector(Protocol):

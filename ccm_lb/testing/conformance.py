@@ -226,6 +226,25 @@ class LoadBalancerConformance:
         assert not isinstance(error, (RetryAfterError, NotLeaderError)), "these would only repeat the update"
         assert await bench.seen() == {}
 
+    # ---- who may connect
+
+    async def test_source_ranges_of_the_field_or_the_annotation_reach_the_cloud_if_it_enforces_them(
+        self, bench: Bench
+    ) -> None:
+        traffic = bench.backend.traffic(bench.service)
+        if traffic is None or traffic.enforces_source_ranges is not True:
+            pytest.skip("the backend does not say that its cloud enforces source ranges; users are told")
+        field = {"spec": {"loadBalancerSourceRanges": [" 198.51.100.7/24"]}}
+        annotated = builders.annotated(ccm_annotations.SOURCE_RANGES, "192.0.2.0/25, 192.0.2.128/25")
+        for tweaks, expected in (
+            ((field,), {"198.51.100.0/24"}),
+            ((annotated,), {"192.0.2.0/25", "192.0.2.128/25"}),
+            ((field, annotated), {"198.51.100.0/24"}),
+            ((), set[str]()),
+        ):
+            await bench.ensure(builders.changed(bench.service, *tweaks))
+            assert (await bench.seen_one()).source_ranges == expected
+
     # ---- delete
 
     async def test_delete_leaves_nothing_and_may_be_repeated(self, bench: Bench) -> None:

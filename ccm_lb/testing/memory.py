@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
-from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend
+from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend
 from ccm_lb.errors import CCMError, PortsError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
@@ -35,6 +35,7 @@ class MemoryLoadBalancer:
     targets: tuple[str, ...]
     proxy_protocol: Mapping[int, str] = dataclasses.field(default_factory=dict)
     fronts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    source_ranges: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +137,7 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
     """Load balancers of a `MemoryCloud`."""
 
     config_model = MemoryConfig
+    honours = frozenset({Honoured.PROXY_PROTOCOL})
 
     @property
     def cloud(self) -> MemoryCloud:
@@ -169,6 +171,7 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
                 targets=tuple(node.name for node in nodes),
                 proxy_protocol={port.port: port.proxy_protocol for port in traffic.ports if port.proxy_protocol},
                 fronts=_fronts(families, nodes),
+                source_ranges=annotations.source_ranges(service),
             )
             mode = ipmode.decide(Inputs(traffic)).mode
             return _published(self.cloud.put(self._owner(service), wanted), mode, refused)

@@ -156,6 +156,12 @@ class UpdateWantsToBeRepeated(MemoryBackend):
         raise RetryAfterError("it is not there", 1)
 
 
+class ReadsTheFieldOnly(MemoryBackend):
+    async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
+        without = builders.annotated(ccm_annotations.SOURCE_RANGES, None)
+        return await super().ensure_load_balancer(builders.changed(service, without), nodes)
+
+
 class DeletesNothing(MemoryBackend):
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         async with self.cloud.call("delete", service.uid):

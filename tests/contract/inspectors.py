@@ -13,7 +13,7 @@ class MemoryInspector:
 
     async def load_balancers(self, cluster_id: str) -> list[Seen]:
         return [
-            Seen(uid, frozenset(one.listeners), frozenset(one.targets))
+            Seen(uid, frozenset(one.listeners), frozenset(one.targets), frozenset(one.source_ranges))
             for (cluster, uid), one in self._cloud.load_balancers.items()
             if cluster == cluster_id
         ]
@@ -32,6 +32,7 @@ class FakecloudInspector:
                 spec.owner.uid,
                 frozenset((one.protocol, one.port, one.target_port) for one in spec.listeners),
                 frozenset(target.label for target in spec.targets),
+                frozenset(spec.source_ranges),
             )
             for spec in specs
             if spec.owner.cluster == cluster_id

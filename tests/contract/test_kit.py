@@ -44,6 +44,7 @@ RULES: list[tuple[str, type[MemoryBackend]]] = [
     ("update_of_an_absent_one_raises_and_makes_none", broken.UpdateMakesOne),
     ("update_of_an_absent_one_raises_and_makes_none", broken.UpdateMakesOneAndFails),
     ("update_of_an_absent_one_raises_and_makes_none", broken.UpdateWantsToBeRepeated),
+    ("source_ranges_of_the_field_or_the_annotation_reach_the_cloud_if_it_enforces_them", broken.ReadsTheFieldOnly),
     ("delete_leaves_nothing_and_may_be_repeated", broken.DeletesNothing),
     ("delete_leaves_nothing_and_may_be_repeated", broken.DeletesOnce),
     ("delete_takes_only_the_one_that_is_meant", broken.DeletesEverything),

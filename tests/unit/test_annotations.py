@@ -90,3 +90,57 @@ def test_proxy_protocol_holds_per_port(
 def test_ports_that_the_service_does_not_have_are_found(value: str | None, unknown: tuple[int, ...]) -> None:
     service = builders.service(builders.annotated(ccm_annotations.PROXY_PROTOCOL_PORTS, value))
     assert ccm_annotations.unknown_ports(service) == unknown
+
+
+# ---- who may connect
+
+
+def ranges(field: list[str], annotation: str | None = None) -> tuple[str, ...]:
+    tweak = builders.annotated(ccm_annotations.SOURCE_RANGES, annotation)
+    return ccm_annotations.source_ranges(builders.service({"spec": {"loadBalancerSourceRanges": field}}, tweak))
+
+
+@pytest.mark.parametrize(
+    ("field", "annotation", "expected"),
+    [
+        pytest.param([], None, (), id="none"),
+        pytest.param([], " ", (), id="an empty annotation"),
+        pytest.param(["10.0.0.0/8"], None, ("10.0.0.0/8",), id="the field"),
+        pytest.param([], "10.0.0.0/8,192.0.2.0/24", ("10.0.0.0/8", "192.0.2.0/24"), id="the annotation"),
+        pytest.param(["10.0.0.0/8"], "192.0.2.0/24", ("10.0.0.0/8",), id="the field wins"),
+        pytest.param(["10.0.0.0/8"], "nonsense", ("10.0.0.0/8",), id="the field wins over nonsense"),
+        pytest.param([" 10.0.0.0/8 "], None, ("10.0.0.0/8",), id="spaces in the field"),
+        pytest.param([], " 10.0.0.0/8 ,\t2001:db8::/32 ", ("10.0.0.0/8", "2001:db8::/32"), id="spaces"),
+        pytest.param(["10.1.2.3/8", "10.0.0.0/8"], None, ("10.0.0.0/8",), id="bits beyond the prefix; twice"),
+        pytest.param(["010.000.0.008/32"], None, ("10.0.0.8/32",), id="leading zeros, as Go reads them"),
+        pytest.param(["2001:DB8:0:0::1/64"], None, ("2001:db8::/64",), id="IPv6"),
+        pytest.param(["::ffff:192.0.2.9/120"], None, ("192.0.2.0/24",), id="IPv4 inside IPv6"),
+        pytest.param(["::ffff:0.0.0.0/90"], None, ("::ffc0:0:0/90",), id="wider than IPv4 inside IPv6"),
+        pytest.param(["2001:db8::1/128"], None, ("2001:db8::1/128",), id="one address"),
+    ],
+)
+def test_source_ranges_are_read_as_upstream_reads_them(
+    field: list[str], annotation: str | None, expected: tuple[str, ...]
+) -> None:
+    assert ranges(field, annotation) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["nonsense", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/8,", ",", "10.0.0/8", "10.0.0.0/255.0.0.0", "::/129", "fe80::1%a/64",
+     "10..0.0/8", "10.0.0.0/" + "8" * 5000],
+)  # fmt: skip
+def test_a_wrong_range_is_an_error_and_not_left_out(wrong: str) -> None:
+    for field, annotation in (([], wrong), (["10.0.0.0/8", wrong], None)):
+        with pytest.raises(TerminalError, match=r"expected ranges such as 10\.0\.0\.0/8") as caught:
+            ranges(field, annotation)
+        assert wrong in str(caught.value)
+        assert (ccm_annotations.SOURCE_RANGES if annotation else "spec.loadBalancerSourceRanges") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((), False), (("0.0.0.0/0",), False), (("0.0.0.0/0", "::/0"), False), (("0.0.0.0/0", "10.0.0.0/8"), True)],
+)
+def test_a_range_of_everybody_keeps_nobody_out(given: tuple[str, ...], *, expected: bool) -> None:
+    assert ccm_annotations.restricts(given) is expected

@@ -157,9 +157,12 @@ BYPASS = (
 UNREACHABLE = "clients outside the cluster are not served: with ipMode Proxy the nodes drop packets for the load balancer's address"
 DEAD = "with IPVS the nodes never answer the load balancer's health probes, so all of them become unhealthy"
 UNPROBED = "with ipMode Proxy the nodes do not answer health probes that go to the load balancer's address"
-SHUT_OUT = "clients inside the cluster arrive at the load balancer with a node's address, which loadBalancerSourceRanges may shut out"
+SHUT_OUT = (
+    "clients inside the cluster arrive at the load balancer with a node's address, which the source ranges may shut out"
+)
 SILENT = "with IPVS and policy Local, clients in the own network of a node without a pod of the Service get no answer"
-OPEN = "nobody enforces loadBalancerSourceRanges for clients outside: this cloud does not, and the nodes see only node ports"
+OPEN = "nobody enforces the source ranges, so the load balancer is open to all: this cloud does not, and kube-proxy cannot here"
+UNSAID = "the load balancer may be open to all: the backend does not say that its cloud enforces the source ranges"
 
 CAUTIONS = [
     pytest.param(inputs(HTTP), [], id="rewritten and Proxy"),
@@ -182,7 +185,19 @@ CAUTIONS = [
         inputs(HTTP, source_ranges=True, enforces_source_ranges=True, override="VIP"), [], id="ranges and VIP"
     ),
     pytest.param(inputs(HTTP, enforces_source_ranges=True), [], id="no ranges"),
-    pytest.param(inputs(HTTP, source_ranges=True), [], id="who enforces them is not known"),
+    pytest.param(inputs(HTTP, source_ranges=True), [UNSAID], id="who enforces them is not said"),
+    pytest.param(Inputs(source_ranges=True), [UNSAID], id="nothing is said at all"),
+    pytest.param(inputs(HTTP, delivery=KEPT, source_ranges=True), [], id="kube-proxy does it, whatever the cloud does"),
+    pytest.param(
+        inputs(HTTP, delivery=KEPT, source_ranges=True, known_to_kube_proxy=False),
+        [UNSAID],
+        id="an annotation, which kube-proxy does not read",
+    ),
+    pytest.param(
+        inputs(HTTP, delivery=KEPT, source_ranges=True, known_to_kube_proxy=False, enforces_source_ranges=False),
+        [OPEN],
+        id="an annotation, and nobody",
+    ),
     pytest.param(inputs(HTTP, source_ranges=True, enforces_source_ranges=False), [OPEN], id="nobody, Proxy"),
     pytest.param(
         inputs(HTTP, source_ranges=True, enforces_source_ranges=False, override="VIP"), [OPEN], id="nobody, VIP"

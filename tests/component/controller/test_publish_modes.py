@@ -10,6 +10,7 @@ import pytest
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.controller.publish import Policy
+from ccm_lb.errors import TerminalError
 from ccm_lb.ipmode import Delivery, ServiceProxyHint, Traffic
 from ccm_lb.objects import IPMode
 from ccm_lb.testing import builders
@@ -157,7 +158,39 @@ async def test_source_ranges_that_shut_out_clients_inside_are_warned_of(world: W
     world.create({"spec": {"loadBalancerSourceRanges": ["198.51.100.0/24"]}})
     await world.reconcile()
     [message] = messages(world, "IPModeConflict")
-    assert "loadBalancerSourceRanges may shut out" in message
+    assert "the source ranges may shut out" in message
+
+
+async def test_a_backend_that_does_not_say_that_it_enforces_source_ranges_is_warned_of(world: World) -> None:
+    world.cloud.traffic = dataclasses.replace(world.cloud.traffic, enforces_source_ranges=None)
+    world.create(builders.annotated(ccm_annotations.SOURCE_RANGES, "198.51.100.0/24"))
+    await world.reconcile()
+    [message] = messages(world, "IPModeConflict")
+    assert "the load balancer may be open to all" in message
+
+
+async def test_source_ranges_that_are_wrong_keep_the_last_good_ones_and_are_told(world: World) -> None:
+    world.create(builders.annotated(ccm_annotations.SOURCE_RANGES, " 198.51.100.0/24 "))
+    await world.reconcile()
+    world.edit(builders.annotated(ccm_annotations.SOURCE_RANGES, "198.51.100.0/33"))
+    with pytest.raises(TerminalError):
+        await world.reconcile()
+    [load_balancer] = world.cloud.load_balancers.values()
+    assert load_balancer.source_ranges == ("198.51.100.0/24",)
+    [message] = messages(world, "SyncLoadBalancerFailed")
+    assert f'annotation {ccm_annotations.SOURCE_RANGES} is "198.51.100.0/33": expected ranges' in message
+    assert world.cloud.verbs() == ["ensure"], "what is wrong reaches no backend"
+
+
+async def test_what_nobody_carries_out_is_told_once(world: World) -> None:
+    internal = builders.annotated("service.beta.kubernetes.io/aws-load-balancer-internal", "true")
+    world.create(internal, {"spec": {"sessionAffinity": "ClientIP"}})
+    await world.reconcile()
+    world.edit(builders.port(81))
+    await world.reconcile()
+    [field], [annotation] = messages(world, "FieldIgnored"), messages(world, "AnnotationIgnored")
+    assert "spec.sessionAffinity" in field
+    assert "aws-load-balancer-internal" in annotation
 
 
 # ---- nodes that ignore it

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from ccm_lb import annotations as ccm_annotations
+from ccm_lb.backends.base import Honoured
 from ccm_lb.controller import desiredstatus
 from ccm_lb.controller.addresses import Kind, Owners
 from ccm_lb.controller.desiredstatus import Circumstances
@@ -162,7 +164,7 @@ def test_an_allowed_node_address_is_proxy_whatever_the_annotation_says() -> None
 def test_ports_in_error_and_ports_that_are_not_there_are_told() -> None:
     service = builders.changed(SERVICE, builders.annotated(ccm_annotations.PROXY_PROTOCOL_PORTS, "80,22"))
     entry = V4.model_copy(update={"ports": (PortStatus(port=80, protocol="TCP", error="NoNodePort"),)})
-    draft = desiredstatus.draft(service, [entry], around())
+    draft = desiredstatus.draft(service, [entry], dataclasses.replace(around(), honours=frozenset(Honoured)))
     assert reasons(draft.notices) == ["IPModeChosen", "UnknownPort", "LoadBalancerPortsError"]
 
 

@@ -38,6 +38,9 @@ def test_every_word_has_its_type() -> None:
     said = [
         messages.chosen("Proxy", ["203.0.113.1"], "because"),
         messages.mixed("both"),
+        messages.field_ignored("spec.loadBalancerIP", "192.0.2.1", "why"),
+        messages.app_protocol_ignored(["http for port 80"]),
+        messages.annotation_ignored("ccm-lb.dev/ip-mode", "VIP", "why"),
         messages.conflict("VIP", ["203.0.113.1"], "bypass"),
         messages.refused("Magic"),
         messages.not_stored({"203.0.113.1": "Proxy"}, []),

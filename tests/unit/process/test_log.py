@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ccm_lb.process import log
+from ccm_lb.redaction import Secrets
 
 
 @pytest.fixture
@@ -58,9 +59,9 @@ def test_text_has_the_fields_behind_the_message(stream: io.StringIO) -> None:
         pytest.param("", '""', id="empty"),
         pytest.param("two words", '"two words"', id="space"),
         pytest.param('say "x"', r'"say \"x\""', id="quotes"),
-        pytest.param("a\nb", r'"a\nb"', id="line-break"),
+        pytest.param("a\nb", '"a b"', id="line-break"),
         pytest.param("a=b", '"a=b"', id="equals"),
-        pytest.param("\x1b[31m", '"\\u001b[31m"', id="terminal-escape"),
+        pytest.param("\x1b[31m", "\ufffd[31m", id="terminal-escape"),
         pytest.param(None, "None", id="none"),
     ],
 )
@@ -160,3 +161,63 @@ def test_configuring_again_replaces_what_was(stream: io.StringIO) -> None:
     log.configure("text", 0, stream)
     logging.getLogger("ccm_lb").info("once")
     assert stream.getvalue().count("once") == 1
+
+
+# ---- what comes from outside
+
+TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6.0123456789-abcdefghij"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("verbosity", [0, 4])
+def test_a_secret_leaves_by_no_part_of_a_record(form: Any, verbosity: int, stream: io.StringIO) -> None:
+    known = Secrets()
+    known.add(TOKEN, 'quoted "password"')
+    log.configure(form, verbosity, stream, known)
+    said = {"field": f"a {TOKEN}", "list": [TOKEN], "map": {"x": [TOKEN]}, "quoted": 'a quoted "password"'}
+    try:
+        raise ValueError(f"the cloud said {TOKEN}") from RuntimeError(f'{TOKEN}\nquoted "password"')
+    except ValueError as error:
+        logging.getLogger("ccm_lb").error("%s", TOKEN, exc_info=error, extra=said)
+    assert TOKEN not in stream.getvalue()
+    assert "password" not in stream.getvalue()
+    assert "***" in stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "said",
+    [{"error": "x" * 100_000}, {"one": '"' * 1500, "two": "\u20ac" * 1500}, {f"f{number}": "y" * 150 for number in range(50)}],
+)  # fmt: skip
+def test_no_line_is_longer_than_2_kib(form: Any, said: dict[str, str], stream: io.StringIO) -> None:
+    log.configure(form, 4, stream)
+    try:
+        raise ValueError("z" * 50_000 + "\nsecond line")
+    except ValueError as error:
+        logging.getLogger("ccm_lb").error("failed", exc_info=error, extra=said)
+    lines = stream.getvalue().splitlines()
+    assert max(len(line.encode()) + 1 for line in lines) <= log.LINE
+    assert "failed" in lines[0]
+    if form == "json":
+        assert {json.loads(line)["level"] for line in lines} == {"ERROR"}
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_text_from_outside_looks_like_no_record_and_steers_no_terminal(form: Any, stream: io.StringIO) -> None:
+    log.configure(form, 4, stream)
+    forged = "\x1b[2J\u202e\n2026-01-01T00:00:00.000Z INFO ccm_lb all is well"
+    try:
+        raise ValueError(forged)
+    except ValueError as error:
+        logging.getLogger("ccm_lb").error("%s", forged, exc_info=error, extra={"field": forged})
+    assert not any(one in stream.getvalue() for one in ("\x1b", "\u202e", "\\u001b", "\\u202e"))
+    assert not any(line.startswith("2026-01-01") for line in stream.getvalue().splitlines())
+
+
+def test_what_cannot_be_written_is_said_without_its_content(
+    stream: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.configure("text", 0, stream)
+    logging.getLogger("ccm_lb").error("%d", TOKEN)
+    assert stream.getvalue() == "a log record of ccm_lb could not be written\n"
+    assert TOKEN not in "".join(capsys.readouterr())
