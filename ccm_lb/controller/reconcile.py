@@ -150,7 +150,7 @@ class Reconciler:
             if live is None or live.deleting or not predicates.wants_load_balancer(live, self._state.scope):
                 return  # it changed under our hands: the change is known and queued
             service = live
-        nodes = self._state.eligible_nodes()
+        nodes, node_set = self._state.eligible_nodes(), self._state.node_set()
         if not nodes:
             self._service_events.no_nodes(service)
         self._state.begin(service)
@@ -167,9 +167,7 @@ class Reconciler:
         first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
         if first and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
-        self._state.record(
-            service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
-        )
+        self._state.record(service, Synced(predicates.load_balancer_inputs(service), node_set, stored))
 
     async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
         try:
@@ -179,7 +177,7 @@ class Reconciler:
             raise
 
     async def _update(self, service: Service) -> None:
-        nodes = self._state.eligible_nodes()
+        nodes, node_set = self._state.eligible_nodes(), self._state.node_set()
         try:
             await self._backend.update_load_balancer(service, nodes)
         except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
@@ -190,7 +188,7 @@ class Reconciler:
             raise _ToldError(serviceevents.words(error)) from error
         synced = self._state.synced(service)
         if synced is not None:
-            self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
+            self._state.record(service, dataclasses.replace(synced, nodes=node_set))
         self._service_events.nodes_updated(service, nodes)
         self._publisher.nodes_changed(service)
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})

@@ -46,11 +46,15 @@ class ClusterState:
         """The nodes that get traffic, as of now, sorted by name."""
         if self._eligible is None:
             self._eligible = predicates.eligible_nodes(self._nodes)
-            self._node_set = predicates.node_set(self._eligible)
+            found = predicates.node_set(self._eligible)
+            if found != self._node_set:
+                self._node_set = (
+                    found  # otherwise the one that thousands of Services were synced with stays the only one
+                )
         return self._eligible
 
     def node_set(self) -> frozenset[Hashable]:
-        """The identity of the nodes that get traffic."""
+        """The identity of the nodes that get traffic: one object for as long as it is the same set, to be shared."""
         self.eligible_nodes()
         return self._node_set
 
@@ -70,7 +74,7 @@ class ClusterState:
         """The Services whose load balancer was last written with other nodes than there are now."""
         nodes = self.node_set()
         synced = ((service.key, self._synced.get(service.uid)) for service in self.services)
-        return [key for key, last in synced if last is not None and last.nodes != nodes]
+        return [key for key, last in synced if last is not None and last.nodes is not nodes and last.nodes != nodes]
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)
