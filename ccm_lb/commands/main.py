@@ -163,9 +163,10 @@ def cli(ctx: click.Context) -> None:
 def run(ctx: click.Context, /, **_: object) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     settings, _given_settings = _build(ctx)
-    from ccm_lb import app
+    from ccm_lb import app, loops
 
-    return asyncio.run(app.run(settings))
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        return runner.run(app.run(settings))
 
 
 _OUTPUT = click.option(
