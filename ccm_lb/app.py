@@ -213,16 +213,13 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
 
     def on_event(resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
         controller.on_event(resource, event, obj)
-        resync.seen(listed=event is None)
+        resync.seen()
 
-    def on_watch_restarted() -> None:
-        parts.metrics.watch_restarted()
-        resync.soon()  # what happened in between was not seen
-
-    watch = Watch(parts.api, options, on_event, on_watch_restarted)
+    # A list shows what exists: what vanished before it, only a comparison finds.
+    watch = Watch(parts.api, options, on_event, resync.soon, parts.metrics.watch_restarted)
     watch.start()
     stack.push_async_callback(watch.stop, _WATCH_END)
-    parts.checks.register("watch", watch.failure)
+    parts.checks.register("watch", watch.failure, live=watch.lost)
     await _follow(service_proxy, controller, parts, stack)
     await persist(waiting, "cache", resync.fill)
     del waiting["cache"]

@@ -208,10 +208,11 @@ def cli(ctx: click.Context) -> None:
 def run(ctx: click.Context, /, **_: object) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     settings, _given_settings = _build(ctx)
-    from ccm_lb import app
+    from ccm_lb import app, loops
 
     try:
-        return asyncio.run(app.run(settings, ctx.obj))
+        with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+            return runner.run(app.run(settings, ctx.obj))
     except ConfigError as error:
         # It stopped at the first; whoever mends it wants to know of the others.
         others = [one for one in _mistakes(settings) if one != str(error)]

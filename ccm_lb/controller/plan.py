@@ -47,6 +47,6 @@ def decide(service: Service, nodes: frozenset[Hashable], synced: Synced | None, 
         return Operation.ENSURE
     if synced.status is not None and synced.status != patches.comparable(service.status.load_balancer):
         return Operation.ENSURE
-    if synced.nodes != nodes:
+    if synced.nodes is not nodes and synced.nodes != nodes:  # most often it is one object, and large
         return Operation.UPDATE_NODES
     return Operation.NOTHING

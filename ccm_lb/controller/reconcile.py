@@ -151,7 +151,7 @@ class Reconciler:
             service = live
         self._state.begin(service)
         draining = self._drains(service)
-        nodes = self._state.eligible_nodes(draining=draining)
+        nodes, node_set = self._state.eligible_nodes(draining=draining), self._state.node_set(draining=draining)
         if not nodes:
             self._service_events.no_nodes(service)
         ahead = await self._publish_ahead(service)
@@ -171,9 +171,7 @@ class Reconciler:
         first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
         if first and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
-        self._state.record(
-            service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored, draining)
-        )
+        self._state.record(service, Synced(predicates.load_balancer_inputs(service), node_set, stored, draining))
 
     def _drains(self, service: Service) -> bool:
         """Whether the load balancer's own health check sees nodes that are about to go, so that nobody has to take them out."""
@@ -202,7 +200,8 @@ class Reconciler:
 
     async def _update(self, service: Service) -> None:
         synced = self._state.synced(service)
-        nodes = self._state.eligible_nodes(draining=synced is not None and synced.draining)
+        draining = synced is not None and synced.draining
+        nodes, node_set = self._state.eligible_nodes(draining=draining), self._state.node_set(draining=draining)
         try:
             await self._backend.update_load_balancer(service, nodes)
         except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
@@ -212,7 +211,7 @@ class Reconciler:
             self._state.unsync(service)  # the next attempt is a full ensure, which also makes what is gone
             raise _ToldError(serviceevents.words(error)) from error
         if synced is not None:
-            self._state.record(service, dataclasses.replace(synced, nodes=predicates.node_set(nodes)))
+            self._state.record(service, dataclasses.replace(synced, nodes=node_set))
         self._service_events.nodes_updated(service, nodes)
         self._publisher.nodes_changed(service)
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})

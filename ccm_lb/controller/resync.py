@@ -23,7 +23,7 @@ from ccm_lb.objects import CLEANUP_FINALIZER, Key
 
 log = logging.getLogger(__name__)
 
-RELIST_PAUSE = 2.0  # seconds after the last re-listed object until what vanished meanwhile is looked for
+RELIST_PAUSE = 2.0  # seconds after the end of a list of the watch until what vanished before it is looked for
 FRESH = 2.0  # seconds after its lists for which a comparison is as good as a new one
 RETRY_PAUSE = 10.0  # seconds after a failed resync
 FILL_PATIENCE = 5.0  # seconds without an event after which the watch is not waited for at the start
@@ -59,7 +59,7 @@ class Sink(Protocol):
 
 
 class Resync:
-    """Compares every `period` seconds, and soon after each re-list of the watch (`seen`, `soon`)."""
+    """Compares every `period` seconds, and soon after each list of the watch."""
 
     def __init__(self, state: ClusterState, objects: Objects, sink: Sink, period: float) -> None:
         self._state = state
@@ -73,11 +73,9 @@ class Resync:
             -math.inf
         )  # when the lists of the last comparison that succeeded were asked for, in the loop's time
 
-    def seen(self, *, listed: bool) -> None:
-        """An event of the watch came; `listed` if it shows what exists, not what changed."""
+    def seen(self) -> None:
+        """An event of the watch came."""
         self._arrived.set()
-        if listed:
-            self.soon()
 
     def soon(self, pause: float = RELIST_PAUSE) -> None:
         """Compare when `pause` seconds have passed without another call of this."""

@@ -49,11 +49,14 @@ class ClusterState:
         """The nodes that get traffic, as of now, sorted by name; with `draining`, those that are about to go as well."""
         if draining not in self._eligible:
             self._eligible[draining] = predicates.eligible_nodes(self._nodes, draining=draining)
-            self._node_sets[draining] = predicates.node_set(self._eligible[draining])
+            found = predicates.node_set(self._eligible[draining])
+            if found != self._node_sets.get(draining):
+                # Otherwise the one that thousands of Services were synced with stays the only one.
+                self._node_sets[draining] = found
         return self._eligible[draining]
 
     def node_set(self, *, draining: bool = False) -> frozenset[Hashable]:
-        """The identity of these nodes."""
+        """The identity of these nodes: one object for as long as it is the same set, to be shared."""
         self.eligible_nodes(draining=draining)
         return self._node_sets[draining]
 
@@ -72,7 +75,12 @@ class ClusterState:
     def outdated(self) -> list[Key]:
         """The Services whose load balancer was last written with other nodes than there are now."""
         synced = ((service.key, self._synced.get(service.uid)) for service in self.services)
-        return [key for key, last in synced if last is not None and last.nodes != self.node_set(draining=last.draining)]
+        sets = {draining: self.node_set(draining=draining) for draining in (False, True)}
+        return [
+            key
+            for key, last in synced
+            if last is not None and last.nodes is not sets[last.draining] and last.nodes != sets[last.draining]
+        ]
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)

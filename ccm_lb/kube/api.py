@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import ssl
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import aiohttp
+import orjson
 import tenacity
 import yarl
 
@@ -177,10 +177,17 @@ class KubeApi:
     ) -> dict[str, Any]:
         headers = {"Accept": "application/json", "Content-Type": content_type}
         params = {"fieldManager": self._field_manager, **(more or {})}
-        return await self._call(_Request(method, path, params, headers, json.dumps(body).encode()))
+        return await self._call(_Request(method, path, params, headers, orjson.dumps(body)))
 
     async def _call(self, request: _Request) -> dict[str, Any]:
         deadline = self._clock.monotonic() + RETRY_WINDOW
+        try:
+            return await self._attempt(request, deadline)
+        except (ApiError, ApiUnreachableError) as error:
+            # Nearly every call succeeds, and what counts attempts costs more than they do: it begins with one that failed.
+            return await self._repeat(request, deadline, error)
+
+    async def _repeat(self, request: _Request, deadline: float, failed: Exception) -> dict[str, Any]:
         attempts = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(ATTEMPTS),
             retry=tenacity.retry_if_exception(
@@ -190,7 +197,14 @@ class KubeApi:
             sleep=self._clock.sleep,
             reraise=True,
         )
-        answer: dict[str, Any] = await attempts(self._attempt, request, deadline)
+        failures = [failed]
+
+        async def attempt() -> dict[str, Any]:
+            if failures:
+                raise failures.pop()
+            return await self._attempt(request, deadline)
+
+        answer: dict[str, Any] = await attempts(attempt)
         return answer
 
     async def _attempt(self, request: _Request, deadline: float) -> dict[str, Any]:
@@ -245,7 +259,7 @@ class KubeApi:
 
 def _object(body: bytes) -> dict[str, Any] | None:
     try:
-        answer = json.loads(body)
+        answer = orjson.loads(body)
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None

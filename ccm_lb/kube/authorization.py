@@ -2,12 +2,13 @@
 Putting the credential on each request to the Kubernetes API, and reading it anew when it is old or refused.
 
 One `Credentials` serves all sessions, in whichever thread: ours and kopf's. Reading happens in a worker thread; everything else
-is a few assignments under a lock.
+is a few assignments. Whether the server takes it is known for each session.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import math
 import threading
@@ -22,7 +23,7 @@ from ccm_lb.redaction import Secrets
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 5.0
 """Seconds, doubling from the one to the other, before a refused credential is read anew and tried again."""
 
 
@@ -47,7 +48,7 @@ class _Backoff:
 
 
 class Credentials:
-    """The present credential, whether it is due to be read anew, and whether the server refuses it. For any thread."""
+    """The present credential, and whether it is due to be read anew. For any thread."""
 
     def __init__(self, source: credentials.Source, clock: base.Clock, secrets: Secrets | None = None) -> None:
         """`secrets` is told of every credential that is read."""
@@ -58,9 +59,7 @@ class Credentials:
         self._header: str | None = None
         self._read_at = -math.inf
         self._missing = "no credential was read yet"  # why there is none, empty when there is one
-        self._refused = self._probing = False
-        self._retry_at = 0.0
-        self._refusals, self._failures = _Backoff(), _Backoff()
+        self._failures = _Backoff()
 
     def due(self) -> bool:
         """Whether `read` is to be called before the next request."""
@@ -72,49 +71,32 @@ class Credentials:
             if self.due():
                 self._read()
 
-    def renew(self, refused: str | None) -> bool:
+    def renew(self, refused: str | None, *, known: bool) -> bool:
         """
-        Whether there is another header than `refused`, which the server just did, read anew if need be; may block.
+        Whether there is another header than `refused`, which the server just did, read anew unless that was `known`; may block.
 
-        Of many that are refused together, the first reads. Raises CredentialError.
+        Raises CredentialError.
         """
         with self._reading:
-            if self._header == refused and not self._refused:
+            if self._header == refused and not known:
                 self._read()
             return self._header != refused
 
-    def admit(self) -> str | None:
-        """
-        The header for the next request.
-
-        Raises RefusedError while the present one rests after a refusal; after its pause one request at a time may try it.
-        """
+    def header(self) -> str | None:
+        """The header for the next request. Raises RefusedError: there is none."""
         with self._lock:
             if self._missing:
                 raise RefusedError(self._missing)
-            now = self._clock.monotonic()
-            if self._refused:
-                if now < self._retry_at:
-                    raise RefusedError(
-                        "the Kubernetes API refuses our credential (401); it is tried again after a pause"
-                    )
-                self._probing, self._retry_at = True, now + LONGEST_PAUSE
             return self._header
 
-    def accepted(self, header: str | None) -> None:
-        """The server took `header`."""
+    def expire(self, at: float) -> None:
+        """Read the source anew from then on."""
         with self._lock:
-            if header == self._header:
-                self._refused = self._probing = False
-                self._refusals.reset()
+            self._read_at = at
 
-    def refuse(self, header: str | None) -> None:
-        """The server refused `header`, and `renew` brought no other."""
-        with self._lock:
-            # Those that were under way together count once.
-            if header == self._header and (self._probing or not self._refused):
-                self._refused, self._probing = True, False
-                self._retry_at = self._read_at = self._clock.monotonic() + self._refusals.grow()
+    def standing(self) -> Standing:
+        """What a server thinks of this credential, not known yet."""
+        return Standing(self._clock)
 
     def _read(self) -> None:
         try:
@@ -130,9 +112,51 @@ class Credentials:
             fresh_for = math.inf if credential.fresh_for is None else credential.fresh_for
             self._read_at = self._clock.monotonic() + fresh_for
             self._missing = ""
-            if credential.header != self._header:
-                self._header = credential.header
-                self._refused = self._probing = False
+            self._header = credential.header
+
+
+class Standing:
+    """
+    Whether the server takes the credential from one session, in the session's loop.
+
+    Each session has its own: where a 401 meets the requests of one only, the Lease is not to be lost for them.
+    """
+
+    def __init__(self, clock: base.Clock) -> None:
+        self._clock = clock
+        self._header: str | None = None
+        self.refused = self._probing = False
+        self._retry_at = 0.0
+        self._refusals = _Backoff()
+
+    def admit(self, header: str | None) -> None:
+        """Raises RefusedError while `header` rests after a refusal; after its pause one request at a time may try it."""
+        if header != self._header:
+            self._header, self.refused, self._probing = header, False, False
+        if not self.refused:
+            return
+        now = self._clock.monotonic()
+        if now < self._retry_at:
+            raise RefusedError("the Kubernetes API refuses our credential (401); it is tried again after a pause")
+        self._probing, self._retry_at = True, now + LONGEST_PAUSE
+
+    def accepted(self, header: str | None) -> None:
+        """The server took `header`."""
+        if header == self._header:
+            self.refused = self._probing = False
+            self._refusals.reset()
+
+    def refuse(self, header: str | None) -> float | None:
+        """
+        The server refused `header`, and there is no other: when it is tried again, None if that was known.
+
+        Those that were under way together count once.
+        """
+        if header != self._header or (self.refused and not self._probing):
+            return None
+        self.refused, self._probing = True, False
+        self._retry_at = self._clock.monotonic() + self._refusals.grow()
+        return self._retry_at
 
 
 class Authorizer:
@@ -140,6 +164,7 @@ class Authorizer:
 
     def __init__(self, present: Credentials, server: yarl.URL, tls_server_name: str | None = None) -> None:
         self._credentials, self._origin, self._tls_server_name = present, server.origin(), tls_server_name
+        self._standing = present.standing()
         self._reading = asyncio.Lock()  # one worker thread for all that wait for the same reading
 
     async def __call__(
@@ -157,27 +182,30 @@ class Authorizer:
         if response.status == 401:
             await response.read()
             async with self._reading:
-                changed = await self._in_thread(self._credentials.renew, header)
+                known = self._standing.refused
+                changed = await self._in_thread(functools.partial(self._credentials.renew, header, known=known))
             if changed:
                 header, response = await self._send(request, handler)
         if response.status == 401:
             await response.read()
-            self._credentials.refuse(header)
+            if (retry_at := self._standing.refuse(header)) is not None:
+                self._credentials.expire(retry_at)
             raise RefusedError("the Kubernetes API refuses our credential (401), also after it was read anew")
-        self._credentials.accepted(header)
+        self._standing.accepted(header)
         return response
 
     async def _send(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> tuple[str | None, aiohttp.ClientResponse]:
-        header = self._credentials.admit()
+        header = self._credentials.header()
+        self._standing.admit(header)
         if header is not None:
             request.headers["Authorization"] = header
         return header, await handler(request)
 
-    async def _in_thread(self, read: Callable[..., bool | None], *args: str | None) -> bool:
+    async def _in_thread(self, read: Callable[[], bool | None]) -> bool:
         try:
-            return bool(await asyncio.to_thread(read, *args))
+            return bool(await asyncio.to_thread(read))
         except credentials.CredentialError as error:
             logger.warning("cannot read the credential for the Kubernetes API", extra={"cause": str(error)})
             return False

@@ -35,7 +35,7 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class _Check:
     name: str
     probe: Probe
-    live: bool
+    live: Probe | None
 
 
 class Checks:
@@ -45,11 +45,11 @@ class Checks:
         """No reason leaves with one of `secrets` in it."""
         self._secrets = secrets or Secrets()
         self._checks: dict[str, _Check] = {}
-        self.register("ping", lambda: None, live=True)
+        self.register("ping", lambda: None, live=lambda: None)
 
-    def register(self, name: str, probe: Probe, *, live: bool = False) -> None:
+    def register(self, name: str, probe: Probe, *, live: Probe | None = None) -> None:
         """
-        Ask `probe` at every `/readyz`, and with `live` at every `/livez` too: the kubelet then restarts the process.
+        Ask `probe` at every `/readyz`, and `live` at every `/livez`, if there is one: where that fails, the kubelet restarts the process.
 
         A check of the same name is replaced.
         """
@@ -61,7 +61,10 @@ class Checks:
 
     def results(self, *, live: bool = False) -> dict[str, str | None]:
         """The result of each check, by name: of those for liveness with `live`, otherwise of all."""
-        reasons = {one.name: one.probe() for one in self._checks.values() if one.live or not live}
+        if live:
+            reasons = {one.name: one.live() for one in self._checks.values() if one.live is not None}
+        else:
+            reasons = {one.name: one.probe() for one in self._checks.values()}
         return {
             name: reason if reason is None else self._secrets.line(reason, REASON) for name, reason in reasons.items()
         }

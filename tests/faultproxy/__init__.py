@@ -17,6 +17,7 @@ from tests.faultproxy.effects import (
     Effect,
     HoldEvents,
     InjectError,
+    Page,
     ReorderEvents,
     Stall,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "HoldEvents",
     "InjectError",
     "Match",
+    "Page",
     "ReorderEvents",
     "Request",
     "Rule",

@@ -45,6 +45,15 @@ class Answer:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Page:
+    """Answer with these bytes instead of the server's answer, as something does that is no Kubernetes API: a portal, a broken proxy."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "text/html"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Delay:
     """Wait `seconds` before forwarding, or with `applied` before passing the answer on."""
 
@@ -118,4 +127,6 @@ class HoldEvents:
         self.gate.set()
 
 
-Effect = Cut | Stall | Answer | Delay | Act | InjectError | DropField | DuplicateEvents | ReorderEvents | HoldEvents
+Effect = (
+    Cut | Stall | Answer | Page | Delay | Act | InjectError | DropField | DuplicateEvents | ReorderEvents | HoldEvents
+)

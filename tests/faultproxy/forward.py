@@ -9,7 +9,7 @@ from yarl import URL
 
 from tests.faultproxy import bodies
 from tests.faultproxy.downstream import CutConnection, Downstream
-from tests.faultproxy.effects import Act, Answer, Cut, Delay, DropField, Effect
+from tests.faultproxy.effects import Act, Answer, Cut, Delay, DropField, Effect, Page
 from tests.faultproxy.exchange import Exchange
 from tests.faultproxy.stages import EndOfStream
 
@@ -80,6 +80,9 @@ async def _side(exchange: Exchange, effects: Iterable[Effect], *, applied: bool)
                 content = bodies.status_object(effect.status, effect.reason, effect.message, effect.retry_after)
                 headers = {"Retry-After": str(effect.retry_after)} if effect.retry_after is not None else {}
                 return web.json_response(content, status=effect.status, headers=headers)
+            case Page() if not applied:
+                exchange.status, exchange.outcome = effect.status, "answered"
+                return web.Response(body=effect.body, status=effect.status, content_type=effect.content_type)
             case _:
                 continue
     return None

@@ -133,6 +133,11 @@ class FaultProxy:
             self._site = web.TCPSite(self._runner, _HOST, self._port, ssl_context=self._tls, reuse_address=True)
             await self._site.start()
 
+    def show(self, certificate: Path, key: Path) -> None:
+        """Show another certificate to clients that connect from now on; of a proxy that was given one."""
+        assert self._tls is not None, "this proxy speaks plain HTTP"
+        self._tls.load_cert_chain(certificate, key)
+
     @property
     def requests(self) -> Sequence[Exchange]:
         """Everything that was asked, in order of arrival."""

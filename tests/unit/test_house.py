@@ -16,7 +16,7 @@ PLANTED = {
         "fakecloud/dataplane/proxy/planted.py",
         "import fakecloud.dataplane.routed.chains",
     ),
-    "kopf stays in kube/watch": ("ccm_lb/controller/planted.py", "import kopf"),
+    "kopf stays in kube/operator": ("ccm_lb/controller/planted.py", "import kopf"),
     "The decisions know no clock": ("ccm_lb/settings/planted.py", "import time"),
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ccm_lb.errors import CCMError, ImplementedElsewhereError, NotLeaderError, RetryAfterError, TerminalError
-from ccm_lb.objects import EXCLUDE_LABEL
+from ccm_lb.objects import EXCLUDE_LABEL, Key
 from ccm_lb.testing import builders
-from tests.component.world import CLUSTER, NO_NODES, UID, UPDATED, World
+from tests.component.world import CLUSTER, KEY, NO_NODES, OTHER_UID, UID, UPDATED, World
 
 
 @pytest.mark.parametrize("change", ["added", "removed"])
@@ -129,3 +129,18 @@ async def test_the_backend_gets_the_nodes_sorted_by_name_and_with_their_raw_obje
     await world.reconcile()
     assert world.cloud.calls[-1].nodes == ("n1", "n2", "n3")
     assert [node.raw["metadata"].get("labels") for node in world.state.eligible_nodes()] == [None, {"zone": "b"}, None]
+
+
+async def test_what_is_remembered_of_the_nodes_is_one_set_for_all_services(world: World) -> None:
+    await world.reconciled()
+    world.api.edit(builders.node_json("n1"), {"metadata": {"labels": {"changes": "no target"}}})
+    other = builders.service_json({"metadata": {"name": "other", "uid": OTHER_UID}})
+    world.api.create(other)
+    await world.reconciler.reconcile(Key(KEY.namespace, "other"))
+    world.api.create(builders.node_json("n4"))
+    for key in (KEY, Key(KEY.namespace, "other")):
+        await world.reconciler.reconcile(key)
+    world.api.edit(builders.node_json("n4"), {"metadata": {"labels": {"changes": "no target"}}})
+    synced = [world.state.synced(service) for service in world.state.services]
+    assert len(synced) == 2
+    assert all(one is not None and one.nodes is world.state.node_set() for one in synced)

@@ -212,12 +212,12 @@ async def test_it_compares_every_period() -> None:
     assert times == [300, 600, 900]
 
 
-async def test_after_a_relist_it_compares_once_when_the_burst_is_over() -> None:
+async def test_after_lists_of_the_watch_it_compares_once_when_the_last_one_is_over() -> None:
     world = World()
     times = lists(world)
     async with keeping(world):
         for _ in range(10):
-            world.resync.seen(listed=True)
+            world.resync.soon()
             await asyncio.sleep(0.5)
         await settle(100)
     assert times == [4.5 + RELIST_PAUSE]
@@ -227,7 +227,7 @@ async def test_an_ordinary_event_is_no_reason_to_compare() -> None:
     world = World()
     times = lists(world)
     async with keeping(world):
-        world.resync.seen(listed=False)
+        world.resync.seen()
         await settle(100)
     assert times == []
 

@@ -24,10 +24,10 @@ async def test_the_start_waits_for_what_the_watch_has_yet_to_deliver() -> None:
     fill = asyncio.create_task(world.resync.fill())
     for _ in range(4):
         await settle(FILL_PATIENCE - 1)
-        world.resync.seen(listed=True)  # something else arrives
+        world.resync.seen()  # something else arrives
     assert not fill.done()
     world.release_watch()
-    world.resync.seen(listed=True)
+    world.resync.seen()
     await settle()
     assert fill.done()
     await fill

@@ -81,10 +81,16 @@ async def test_an_unready_replica_is_alive(path: str, expected: int, checks: Che
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz"])
 async def test_a_failed_liveness_check_fails_all_three(path: str, checks: Checks, client: Client) -> None:
-    checks.register("watch", lambda: "no event for 600s", live=True)
+    checks.register("watch", lambda: "no event for 600s", live=lambda: "no event for 600s")
     status, body = await client.get(path)
     assert status == 503
     assert "[-]watch failed: no event for 600s" in body
+
+
+async def test_liveness_may_be_more_patient_than_readiness(checks: Checks, client: Client) -> None:
+    checks.register("watch", lambda: "no event for 12 s", live=lambda: None)
+    assert (await client.get("/readyz"))[0] == 503
+    assert await client.get("/livez?verbose") == (200, "[+]ping ok\n[+]watch ok\nlivez check passed\n")
 
 
 async def test_a_failure_lists_every_check_without_being_asked(checks: Checks, client: Client) -> None:
