@@ -32,14 +32,15 @@ class ClusterState:
 
     # ---- questions
 
-    def operation(self, key: Key) -> Operation:
-        """What a reconcile of `key` would do now, as far as is known."""
+    def operation(self, key: Key, *, restoring: bool = True) -> Operation:
+        """What a reconcile of `key` would do now, as far as is known; not `restoring`: what another one undid is left so for now."""
         if key in self._doubtful or key in self._left_behind:
             return Operation.CLEANUP
         service = self.services.get(key)
         if service is None:
             return Operation.NOTHING
-        operation = plan.decide(service, self.node_set(), self._synced.get(service.uid), self.scope)
+        synced = self._synced.get(service.uid)
+        operation = plan.decide(service, self.node_set(), synced, self.scope, restoring=restoring)
         return Operation.NOTHING if operation is Operation.CLEANUP and self.is_foreign(service) else operation
 
     def eligible_nodes(self) -> tuple[Node, ...]:
