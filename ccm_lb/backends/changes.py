@@ -11,7 +11,6 @@ import contextlib
 import contextvars
 from collections.abc import Iterator
 
-
 __all__ = ["note"]
 
 

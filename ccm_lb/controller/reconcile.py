@@ -80,6 +80,7 @@ class Reconciler:
             self._writes, self._service_events, state, deps.backend.traffic, deps.policy, deps.advice
         )
         self._contention = Contention(deps.api, self._service_events, state, deps.observer, deps.field_manager)
+        self._unsaid: set[str] = set()  # UIDs of Services that waited before this process began, and wait still
         self.freed = self._publisher.freed
 
     async def reconcile(self, key: Key) -> float:
@@ -160,9 +161,10 @@ class Reconciler:
 
     async def _ensure(self, service: Service) -> None:
         # After a restart every Service is verified against the cloud. That is no news, and thousands of events would say it.
-        verifying = (
-            not self._state.attempted(service) and service.has_finalizer and bool(service.status.load_balancer.ingress)
-        )
+        # What it finds different is told as usual.
+        first = not self._state.attempted(service) or service.uid in self._unsaid
+        verifying = first and service.has_finalizer
+        self._unsaid.discard(service.uid)
         if not verifying:
             self._service_events.ensuring(service)
         if not service.has_finalizer:
@@ -174,11 +176,22 @@ class Reconciler:
                 return  # it changed under our hands: the change is known and queued
             service = live
         nodes = self._state.eligible_nodes()
-        if not nodes:
+        if not nodes and not verifying:
             self._service_events.no_nodes(service)
         self._state.begin(service)
-        with _prefix("failed to ensure load balancer"):
-            answer = await self._ensure_in_cloud(service, nodes)
+        with _prefix("failed to ensure load balancer"), changes.noted() as changed:
+            try:
+                answer = await self._ensure_in_cloud(service, nodes, changed)
+            except RetryAfterError:
+                if verifying and not changed.any:
+                    self._unsaid.add(service.uid)
+                raise
+            finally:
+                if verifying and changed.any:
+                    verifying = False
+                    self._service_events.ensuring(service)
+                    if not nodes:
+                        self._service_events.no_nodes(service)
         draft = await self._publisher.draft(service, answer)
         if draft is None:
             return
@@ -187,23 +200,22 @@ class Reconciler:
         if stored is None:
             return
         # A wiped status that is written again is no first address.
-        first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
-        if first and service.metadata.creation_timestamp:
+        new = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
+        if new and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
         self._state.record(
             service, Synced(predicates.load_balancer_inputs(service), predicates.node_set(nodes), stored)
         )
 
-    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
-        with changes.noted() as changed:
-            try:
-                return await self._backend.ensure_load_balancer(service, nodes)
-            except PortsError as error:
-                await self._publisher.refuse_ports(service, error)
-                raise
-            except RetryAfterError as error:
-                pause = self._contention.cloud_pause(service) if changed.any else 0.0
-                raise RetryAfterError(str(error), max(error.delay, pause)) from error
+    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node], changed: changes.Changes) -> object:
+        try:
+            return await self._backend.ensure_load_balancer(service, nodes)
+        except PortsError as error:
+            await self._publisher.refuse_ports(service, error)
+            raise
+        except RetryAfterError as error:
+            pause = self._contention.cloud_pause(service) if changed.any else 0.0
+            raise RetryAfterError(str(error), max(error.delay, pause)) from error
 
     async def _restore(self, service: Service) -> None:
         synced = self._state.synced(service)
@@ -257,6 +269,7 @@ class Reconciler:
             clear = self._status_is_ours(service, found)
             self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
             self._contention.cleaned(service)
+            self._unsaid.discard(service.uid)
             condition = portstatus.CONDITION if portstatus.has_condition(service) else ""
             patch = patches.release_patch(service.uid, clear_status=clear, drop_condition=condition)
             live = await self._writes.patch(service, patch)
@@ -319,7 +332,8 @@ class Reconciler:
         if isinstance(cause, NotLeaderError):
             raise cause
         if isinstance(cause, RetryAfterError):
-            self._service_events.waiting(service, cause)
+            if service.uid not in self._unsaid:
+                self._service_events.waiting(service, cause)
             raise cause
         if not isinstance(error, _ToldError):
             self._service_events.sync_failed(service, error)
