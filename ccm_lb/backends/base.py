@@ -99,7 +99,8 @@ class Transport(Protocol):
 
     def permit(self) -> AbstractAsyncContextManager[None]:
         """
-        For a backend that talks through a vendor's SDK: hold this around each SDK call, and limit and fence apply to it too.
+        For a backend that talks through a vendor's SDK: hold this around each SDK call, and limit and fence apply to it too. A call that
+        changed something is followed by `ccm_lb.backends.changes.note()`, as `request` does by itself.
 
         Raises NotLeaderError on entry.
         """

@@ -49,6 +49,7 @@ class Controller:
         self._nodes_synced = nodes_synced
         self._nodes_changed_at: float | None = None
         self._sweeping: set[Key] = set()  # Services that do not have the latest nodes yet
+        self._put_off: set[Key] = set()  # Services in a delay that only some of what they may need waits for
         self._working = False
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -149,7 +150,8 @@ class Controller:
         self._sweeping.update(self._state.outdated())
         log.debug("nodes changed", extra={"services": len(self._sweeping)})
         for key in self._sweeping:
-            if self._queue.idle(key):  # otherwise its own turn comes, with the nodes of then
+            # Otherwise its own turn comes, with the nodes of then.
+            if self._queue.idle(key) or key in self._put_off:
                 self._queue.add(key)
         self._swept()
 
@@ -194,8 +196,9 @@ class Controller:
 
     async def _work_on(self, key: Key) -> None:
         before = self._state.services.get(key)
+        self._put_off.discard(key)
         try:
-            await self._reconciler.reconcile(key)
+            pause = await self._reconciler.reconcile(key)
         except NotLeaderError:
             self._queue.add_rate_limited(key)  # until the elector ends the process or renews the Lease
         except RetryAfterError as error:
@@ -211,19 +214,22 @@ class Controller:
             log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
         else:
             self._queue.forget(key)
-            if self._needs_more(key, before):
+            if self._needs_more(key, before, restoring=not pause):
                 self._queue.add(key)
-            else:
-                self._swept(key)
+                return
+            if pause:
+                self._queue.add_after(key, pause)
+                self._put_off.add(key)
+            self._swept(key)
 
-    def _needs_more(self, key: Key, before: Service | None) -> bool:
+    def _needs_more(self, key: Key, before: Service | None, *, restoring: bool) -> bool:
         """
         Whether the nodes, or the Service since it was `before`, changed while it was worked on.
 
         An event does not say so where the answer to our own patch was newer: it is old when it comes. A Service that is as it was, and was
         worked on with success, needs nothing more whatever a decision would say: that would be a loop.
         """
-        operation = self._state.operation(key)
+        operation = self._state.operation(key, restoring=restoring)
         if operation is Operation.UPDATE_NODES:
             return True
         return operation is not Operation.NOTHING and self._state.services.get(key) is not before

@@ -27,6 +27,7 @@ TYPES: Mapping[str, EventType] = {
     "AnnotationIgnored": "Warning",
     "AppProtocolIgnored": "Normal",
     CONDITION: "Warning",
+    "LoadBalancerContested": "Warning",
 }
 """Every reason and the type of its event."""
 
@@ -128,6 +129,43 @@ def foreign_annotations(names: Sequence[str]) -> Notice:
 
 def ports_not_served(ports: Sequence[PortStatus]) -> Notice:
     return Notice(CONDITION, f"The load balancer does not serve the ports {words(ports)}")
+
+
+def contested(what: str, writers: Sequence[str], *, certain: bool) -> Notice:
+    """`what` is done again and again by `writers`; not `certain`: they are those who wrote to the Service at all."""
+    names = ", ".join(f'"{name}"' for name in writers)
+    if certain and names:
+        who = f"by the field manager {names}"
+    else:
+        others = f"; field managers that wrote to this Service: {names}" if names else ""
+        who = f"and the API server has no record of by whom{others}"
+    return Notice("LoadBalancerContested", f"{what}, {who}")
+
+
+STATUS_CHANGED = (
+    "what is published in status.loadBalancer is changed again and again; it is put back after pauses that grow from 5 to 300 s: "
+    "stop the other writer, or give the Service the loadBalancerClass of the one that is to serve it"
+)
+FINALIZER_TAKEN = (
+    "the finalizer that guards the load balancer is taken off again and again; it is put back after pauses that grow from 5 to 300 s, and "
+    "a Service deleted in between does not wait for its load balancer's end: stop the other writer"
+)
+FINALIZER_PUT = (
+    "the finalizer of a load balancer is put on again and again, though the Service is to have none here; it is taken off after pauses "
+    "that grow from 5 to 300 s: stop the other writer"
+)
+SERVICE_CHANGED = (
+    "the Service is changed again and again; its load balancer follows after pauses that grow from 5 to 60 s: find out who "
+    "disagrees about it"
+)
+
+
+def undone_by_the_cloud() -> Notice:
+    return Notice(
+        "LoadBalancerContested",
+        "the cloud does not keep what is written to the load balancer, though the Service is the same; it is written again after pauses "
+        "that grow from 5 to 300 s: compare the Service's settings with what the cloud supports",
+    )
 
 
 class Told:

@@ -146,7 +146,9 @@ class Publisher:
         stored = patches.comparable(service.status.load_balancer)
         changed = self._expected(sent) != stored
         condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
-        quiet = quiet and not changed and condition is None
+        if quiet and (changed or condition is not None):
+            quiet = False
+            self._service_events.ensuring(service)
         if not quiet:
             self._service_events.ensured(service)
         if changed or condition is not None:

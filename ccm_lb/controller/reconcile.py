@@ -17,9 +17,11 @@ from typing import Any, NoReturn, Protocol
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb import portstatus
+from ccm_lb.backends import changes
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
-from ccm_lb.controller import predicates, serviceevents
-from ccm_lb.controller.plan import Operation, Synced
+from ccm_lb.controller import plan, predicates, serviceevents
+from ccm_lb.controller.contention import Contention
+from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.writes import Fence, Services, ServiceWrites
@@ -39,10 +41,11 @@ log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
-    """What metrics want to know: how long a reconcile took, and how old a Service was when it got its first address."""
+    """What metrics want to know: how long a reconcile took, how old a Service was when it got its first address, what is contested."""
 
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None: ...
     def addressed(self, seconds: float) -> None: ...
+    def contested(self, what: str) -> None: ...
 
 
 class _SyncError(CCMError):
@@ -75,11 +78,13 @@ class Reconciler:
         self._state = state
         self._writes = ServiceWrites(deps.api, deps.fence, state)
         self._publisher = Publisher(self._writes, self._service_events, state, deps.backend, deps.policy, deps.advice)
+        self._contention = Contention(deps.api, self._service_events, state, deps.observer, deps.field_manager)
+        self._unsaid: set[str] = set()  # UIDs of Services that waited before this process began, and wait still
         self.freed = self._publisher.freed
 
-    async def reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> float:
         """
-        Do what the Service `key` needs.
+        Do what the Service `key` needs; the seconds after which the rest is to be done, 0 if nothing was put off.
 
         Raises:
             RetryAfterError, TerminalError: as the backend raised them; the user has been told.
@@ -93,13 +98,15 @@ class Reconciler:
                 await self._writes.refresh(key)
                 self._state.asked(key)
             await self._remove_left_behind(key)
-            operation = self._operation(key)
+            operation, pause = await self._due(key)
             service = self._state.services.get(key)
             if service is not None and operation is not Operation.NOTHING:
                 log.debug("reconciling", extra={"service": str(key), "operation": operation.value})
+                self._contention.begins(service, operation)
                 await self._perform(operation, service)
                 await self._remove_left_behind(key)  # it may have vanished under our hands
             outcome = "success"
+            return pause
         except RetryAfterError:
             outcome = "retry_after"
             raise
@@ -114,16 +121,33 @@ class Reconciler:
         """The Services to be looked at again because the cluster was upgraded. Raises CCMError: it cannot be asked."""
         return await self._publisher.recheck()
 
+    async def _due(self, key: Key) -> tuple[Operation, float]:
+        """What is to be done now, and the seconds until something else is that is needed, too."""
+        operation, service = self._operation(key), self._state.services.get(key)
+        if service is None:
+            return operation, 0.0
+        pause = await self._contention.wait(service, operation)
+        if not pause:
+            return operation, 0.0
+        log.debug("put off", extra={"service": str(key), "operation": operation.value, "pause": pause})
+        other = self._state.operation(key, restoring=False)
+        return (other if operation is Operation.RESTORE else Operation.NOTHING), pause
+
     def _operation(self, key: Key) -> Operation:
         operation, service = self._state.operation(key), self._state.services.get(key)
-        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES)
+        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES, Operation.RESTORE)
         if service is not None and settled and self._publisher.decides_otherwise(service):
             self._state.unsync(service)
             operation = self._state.operation(key)
         return operation
 
     async def _perform(self, operation: Operation, service: Service) -> None:
-        steps = {Operation.ENSURE: self._ensure, Operation.UPDATE_NODES: self._update, Operation.CLEANUP: self._cleanup}
+        steps = {
+            Operation.ENSURE: self._ensure,
+            Operation.RESTORE: self._restore,
+            Operation.UPDATE_NODES: self._update,
+            Operation.CLEANUP: self._cleanup,
+        }
         try:
             await steps[operation](service)
         except ImplementedElsewhereError:
@@ -132,13 +156,14 @@ class Reconciler:
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is shown to the user and retried
             self._fail(service, error)
 
-    # ---- the three operations
+    # ---- the four operations
 
     async def _ensure(self, service: Service) -> None:
         # After a restart every Service is verified against the cloud. That is no news, and thousands of events would say it.
-        verifying = (
-            not self._state.attempted(service) and service.has_finalizer and bool(service.status.load_balancer.ingress)
-        )
+        # What it finds different is told as usual.
+        first = not self._state.attempted(service) or service.uid in self._unsaid
+        verifying = first and service.has_finalizer
+        self._unsaid.discard(service.uid)
         if not verifying:
             self._service_events.ensuring(service)
         if not service.has_finalizer:
@@ -152,24 +177,26 @@ class Reconciler:
         self._state.begin(service)
         draining = self._drains(service)
         nodes, node_set = self._state.eligible_nodes(draining=draining), self._state.node_set(draining=draining)
-        if not nodes:
+        if not nodes and not verifying:
             self._service_events.no_nodes(service)
         ahead = await self._publish_ahead(service)
         if ahead is None:
             return
-        service, quiet = ahead, verifying and ahead is service
-        with _prefix("failed to ensure load balancer"):
-            answer = await self._ensure_in_cloud(service, nodes)
+        if verifying and ahead is not service:
+            verifying = False
+            self._tell_late(ahead, nodes)
+        service = ahead
+        answer, verifying = await self._ask_cloud(service, nodes, verifying=verifying)
         draft = await self._publisher.draft(service, answer)
         if draft is None:
             return
         with _prefix("failed to update load balancer status"):
-            stored = await self._publisher.write(service, draft, quiet=quiet)
+            stored = await self._publisher.write(service, draft, quiet=verifying)
         if stored is None:
             return
         # A wiped status that is written again is no first address.
-        first = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
-        if first and service.metadata.creation_timestamp:
+        new = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
+        if new and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
         self._state.record(service, Synced(predicates.load_balancer_inputs(service), node_set, stored, draining))
 
@@ -190,13 +217,54 @@ class Reconciler:
         wanted = live is not None and not live.deleting and predicates.wants_load_balancer(live, self._state.scope)
         return live if wanted else None
 
-    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node]) -> object:
+    async def _ask_cloud(self, service: Service, nodes: Sequence[Node], *, verifying: bool) -> tuple[object, bool]:
+        """The backend's answer, and whether there is still nothing to tell: what was verified had not to be changed."""
+        with _prefix("failed to ensure load balancer"), changes.noted() as changed:
+            try:
+                answer = await self._ensure_in_cloud(service, nodes, changed)
+            except RetryAfterError:
+                if verifying and not changed.any:
+                    self._unsaid.add(service.uid)
+                raise
+            finally:
+                if verifying and changed.any:
+                    verifying = False
+                    self._tell_late(service, nodes)
+        return answer, verifying
+
+    def _tell_late(self, service: Service, nodes: Sequence[Node]) -> None:
+        """What is told before the work begins, of a Service that was only to be verified and was found different."""
+        self._service_events.ensuring(service)
+        if not nodes:
+            self._service_events.no_nodes(service)
+
+    async def _ensure_in_cloud(self, service: Service, nodes: Sequence[Node], changed: changes.Changes) -> object:
         ccm_annotations.parse(service)  # what is wrong reaches no backend, so that its load balancer stays as it is
         try:
             return await self._backend.ensure_load_balancer(service, nodes)
         except PortsError as error:
             await self._publisher.refuse_ports(service, error)
             raise
+        except RetryAfterError as error:
+            pause = self._contention.cloud_pause(service) if changed.any else 0.0
+            raise RetryAfterError(str(error), max(error.delay, pause)) from error
+
+    async def _restore(self, service: Service) -> None:
+        synced = self._state.synced(service)
+        undone = plan.undone(service, synced)
+        if synced is None or not undone:
+            return
+        status = synced.status if Ours.STATUS in undone else None
+        patch = patches.restore_patch(service.uid, status, finalizer=Ours.FINALIZER in undone)
+        with _prefix("failed to restore what was changed"):
+            live = await self._writes.patch(service, patch)
+        if live is None:
+            return
+        if status is not None:
+            # What the server itself makes of it is no other one's change.
+            stored = patches.comparable(live.status.load_balancer)
+            self._state.record(service, dataclasses.replace(synced, status=stored))
+        log.info("put back what was changed", extra={"service": str(service.key), "what": ",".join(sorted(undone))})
 
     async def _update(self, service: Service) -> None:
         synced = self._state.synced(service)
@@ -233,6 +301,8 @@ class Reconciler:
         with _prefix("failed to remove load balancer cleanup finalizer"):
             clear = self._status_is_ours(service, found)
             self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
+            self._contention.cleaned(service)
+            self._unsaid.discard(service.uid)
             condition = portstatus.CONDITION if portstatus.has_condition(service) else ""
             patch = patches.release_patch(service.uid, clear_status=clear, drop_condition=condition)
             live = await self._writes.patch(service, patch)
@@ -295,7 +365,8 @@ class Reconciler:
         if isinstance(cause, NotLeaderError):
             raise cause
         if isinstance(cause, RetryAfterError):
-            self._service_events.waiting(service, cause)
+            if service.uid not in self._unsaid:
+                self._service_events.waiting(service, cause)
             raise cause
         if not isinstance(error, _ToldError):
             self._service_events.sync_failed(service, error)

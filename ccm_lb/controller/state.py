@@ -33,8 +33,8 @@ class ClusterState:
 
     # ---- questions
 
-    def operation(self, key: Key) -> Operation:
-        """What a reconcile of `key` would do now, as far as is known."""
+    def operation(self, key: Key, *, restoring: bool = True) -> Operation:
+        """What a reconcile of `key` would do now, as far as is known; not `restoring`: what another one undid is left so for now."""
         if key in self._doubtful or key in self._left_behind:
             return Operation.CLEANUP
         service = self.services.get(key)
@@ -42,7 +42,7 @@ class ClusterState:
             return Operation.NOTHING
         synced = self._synced.get(service.uid)
         nodes = self.node_set(draining=synced is not None and synced.draining)
-        operation = plan.decide(service, nodes, synced, self.scope)
+        operation = plan.decide(service, nodes, synced, self.scope, restoring=restoring)
         return Operation.NOTHING if operation is Operation.CLEANUP and self.is_foreign(service) else operation
 
     def eligible_nodes(self, *, draining: bool = False) -> tuple[Node, ...]:

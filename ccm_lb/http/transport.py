@@ -14,7 +14,7 @@ import aiohttp
 import tenacity
 import yarl
 
-from ccm_lb.backends import base
+from ccm_lb.backends import base, changes
 from ccm_lb.errors import CloudUnreachableError, NotLeaderError, RetryAfterError
 from ccm_lb.http import pacing
 from ccm_lb.redaction import Secrets
@@ -186,6 +186,8 @@ class CloudTransport:
                 if request.method not in READS:
                     self._check_fence(str(request))
                 response = await self._send(request)
+                if request.method not in READS and response.status < 400:
+                    changes.note()
             asked = pacing.retry_after(response.headers) if response.status in (429, 503) else None
             if asked is None and response.status == 429:
                 asked = UNSAID_PAUSE

@@ -1,15 +1,13 @@
 """
 Kubernetes Events on Services, written in the background.
 
-What one Event object is, `correlation` says. Here it is written: one write at a time for each object, repeats that come meanwhile in one
-PATCH, a few writes at once. A namespace in which writing fails is left alone for growing pauses and then tried again by one write, so
-that it cannot keep the others waiting.
+What one Event object is, `correlation` says; which is next, `eventqueue`. Here they are written: repeats that come meanwhile in one PATCH,
+a few writes at once. A namespace in which writing fails is left alone for growing pauses, so that it cannot keep the others waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime as dt
 import logging
 import time
@@ -25,13 +23,16 @@ from ccm_lb.errors import (
     UnauthorizedError,
 )
 from ccm_lb.kube.correlation import MESSAGE_LIMIT, Correlator, Record
+from ccm_lb.kube.eventqueue import EventQueue
 from ccm_lb.objects import Service
 from ccm_lb.redaction import Secrets
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "service-controller"  # upstream's, so that `kubectl describe` and filters show the same
-WRITERS = 4
+WRITERS = 8  # writes at once, those left out that are slow
+SHARE = 4  # of them, in one namespace
+SLOW = 1.0  # seconds after which a write is slow
 QUEUE_SIZE = 1000  # Event objects with something unwritten
 WRITE_TIMEOUT = 10.0  # seconds
 PAUSES = (
@@ -57,15 +58,6 @@ class Observer(Protocol):
     def event_dropped(self, reason: str, n: int = 1) -> None: ...
 
 
-@dataclasses.dataclass
-class _Trouble:
-    """A namespace whose last write failed: left alone while `timer` runs, then tried by a single write."""
-
-    failures: int
-    timer: asyncio.TimerHandle | None
-    trying: bool = False
-
-
 class Recorder:
     """Posts Events (a `backends.base.EventRecorder`). To be used in the thread of the event loop; `start` before, `stop` after."""
 
@@ -83,18 +75,18 @@ class Recorder:
         self._observer = observer
         self._now = now  # Unix seconds
         self._correlator = Correlator()
-        self._pending: dict[Record, None] = {}  # with something unwritten, the oldest first
-        self._writing: set[Record] = set()
-        self._troubles: dict[str, _Trouble] = {}
-        self._changed = asyncio.Event()
+        self._queue = EventQueue(QUEUE_SIZE, WRITERS, SHARE)
+        self._writes: set[asyncio.Task[None]] = set()
+        self._rests: dict[str, asyncio.TimerHandle] = {}  # by namespace, until when writing is not tried there
+        self._started = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._writers: list[asyncio.Task[None]] = []
         self._told_forbidden = False
 
     def start(self) -> None:
         """Begin to write."""
-        self._writers = [asyncio.create_task(self._write_all(), name=f"events-{n}") for n in range(WRITERS)]
+        self._started = True
+        self._proceed()
 
     async def flush(self, timeout: float) -> bool:
         """Wait, at most `timeout` seconds, until everything is written or given up; whether it is."""
@@ -107,11 +99,14 @@ class Recorder:
 
     async def stop(self) -> None:
         """Stop at once; what is not written by now is lost (see `flush`)."""
-        for writer in self._writers:
-            writer.cancel()
-        await asyncio.gather(*self._writers, return_exceptions=True)
-        self._writers = []
-        if lost := len(self._pending.keys() | self._writing):
+        self._started = False
+        lost = self._queue.waiting + len(self._writes)
+        for timer in self._rests.values():
+            timer.cancel()
+        for write in self._writes:
+            write.cancel()
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        if lost:
             log.debug("events lost at the end", extra={"events": lost})
 
     def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
@@ -121,60 +116,46 @@ class Recorder:
         if not allowed:
             self._observer.event_dropped("spam")
             return
-        self._pending.setdefault(record)
-        if len(self._pending) > QUEUE_SIZE:
-            del self._pending[next(iter(self._pending))]
-            self._observer.event_dropped("overflow")
-        self._settle()
+        if dropped := self._queue.put(record):
+            self._observer.event_dropped("overflow", dropped)
+        self._proceed()
 
     # ---- writing
 
-    async def _write_all(self) -> None:
-        while True:
-            while (record := self._take()) is None:
-                self._changed.clear()
-                await self._changed.wait()
-            try:
-                await self._write(record)
-            finally:
-                self._writing.discard(record)
-                self._settle()
-
-    def _take(self) -> Record | None:
-        for record in self._pending:
-            trouble = self._troubles.get(record.subject.namespace)
-            if record in self._writing or (trouble is not None and (trouble.timer is not None or trouble.trying)):
-                continue
-            if trouble is not None:
-                trouble.trying = True
-            del self._pending[record]
-            self._writing.add(record)
-            return record
-        return None
-
-    def _settle(self) -> None:
-        self._changed.set()
-        if self._pending or self._writing:
-            self._idle.clear()
-        else:
+    def _proceed(self) -> None:
+        """Begin the writes that may begin now."""
+        while self._started and (record := self._queue.take()) is not None:
+            write = asyncio.create_task(self._write(record), name=f"event-{record.name}")
+            self._writes.add(write)
+            write.add_done_callback(self._writes.discard)
+        if self._queue.idle:
             self._idle.set()
+        else:
+            self._idle.clear()
+
+    def _slow(self, record: Record) -> None:
+        self._queue.slow(record)
+        self._proceed()
 
     async def _write(self, record: Record) -> None:
-        fields = {"event": f"{record.subject.namespace}/{record.name}", "reason": record.reason}
+        slow = asyncio.get_running_loop().call_later(SLOW, self._slow, record)
         try:
             async with asyncio.timeout(WRITE_TIMEOUT):
                 await self._send(record)
             self._observer.event_posted()
+            self._written(record)
         except (ApiUnreachableError, UnauthorizedError, TimeoutError) as error:
             self._put_off(record, error, 0.0)
-            return
         except ApiError as error:
             if error.status == 429 or error.status >= 500:
                 self._put_off(record, error, error.retry_after or 0.0)
-                return
-            self._observer.event_dropped("refused")
-            self._tell_refusal(error, fields)
-        self._recovered(record.subject.namespace)
+            else:
+                self._observer.event_dropped("refused")
+                self._tell_refusal(error, record)
+                self._written(record)
+        finally:
+            slow.cancel()
+        self._proceed()
 
     async def _send(self, record: Record) -> None:
         events = f"/api/v1/namespaces/{record.subject.namespace}/events"
@@ -197,7 +178,8 @@ class Recorder:
 
     # ---- failures
 
-    def _tell_refusal(self, error: ApiError, fields: Mapping[str, object]) -> None:
+    def _tell_refusal(self, error: ApiError, record: Record) -> None:
+        fields = {"event": f"{record.subject.namespace}/{record.name}", "reason": record.reason}
         gone = isinstance(error, NotFoundError) or "being terminated" in str(error)
         if gone or (isinstance(error, ForbiddenError) and self._told_forbidden):
             log.debug("event dropped", extra={**fields, "error": str(error)})
@@ -205,37 +187,29 @@ class Recorder:
         self._told_forbidden = self._told_forbidden or isinstance(error, ForbiddenError)
         log.warning("event dropped: the API server refuses it", extra={**fields, "error": str(error)})
 
+    def _written(self, record: Record) -> None:
+        """The API server takes events of this namespace."""
+        self._queue.done(record)
+        rest = self._rests.pop(record.subject.namespace, None)
+        if rest is not None:
+            rest.cancel()
+
     def _put_off(self, record: Record, error: Exception, at_least: float) -> None:
         namespace = record.subject.namespace
-        self._pending.setdefault(record)
-        trouble = self._troubles.get(namespace)
-        if trouble is not None and not trouble.trying:
-            return  # the pause has begun already, by a write that was under way beside this one
-        failures = trouble.failures + 1 if trouble is not None else 1
+        failures = self._queue.failed(record)
         if failures > len(PAUSES):
-            self._give_up(namespace, error)
-            return
-        pause = max(PAUSES[failures - 1], at_least)
-        log.debug("event put off", extra={"namespace": namespace, "pause": pause, "error": str(error)})
-        timer = asyncio.get_running_loop().call_later(pause, self._try_again, namespace)
-        self._troubles[namespace] = _Trouble(failures, timer)
+            lost = self._queue.give_up(namespace)
+            self._observer.event_dropped("unreachable", lost)
+            log.warning("events dropped", extra={"namespace": namespace, "events": lost, "error": str(error)})
+        elif failures:
+            pause = max(PAUSES[failures - 1], at_least)
+            log.debug("event put off", extra={"namespace": namespace, "pause": pause, "error": str(error)})
+            self._rests[namespace] = asyncio.get_running_loop().call_later(pause, self._try_again, namespace)
 
     def _try_again(self, namespace: str) -> None:
-        self._troubles[namespace].timer = None
-        self._settle()
-
-    def _give_up(self, namespace: str, error: Exception) -> None:
-        lost = [record for record in self._pending if record.subject.namespace == namespace]
-        for record in lost:
-            del self._pending[record]
-        del self._troubles[namespace]
-        self._observer.event_dropped("unreachable", len(lost))
-        log.warning("events dropped", extra={"namespace": namespace, "events": len(lost), "error": str(error)})
-
-    def _recovered(self, namespace: str) -> None:
-        trouble = self._troubles.pop(namespace, None)
-        if trouble is not None and trouble.timer is not None:
-            trouble.timer.cancel()
+        del self._rests[namespace]
+        self._queue.try_again(namespace)
+        self._proceed()
 
 
 def _timestamp(when: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccm_lb.objects import CLEANUP_FINALIZER, IPMode, LoadBalancerIngress, LoadBalancerStatus
@@ -30,6 +30,12 @@ def status_patch(uid: str, status: LoadBalancerStatus | None, condition: Mapping
     if condition is not None:
         changes["conditions"] = [dict(condition)]  # merged by type
     return {"metadata": {"uid": uid}, "status": changes}
+
+
+def restore_patch(uid: str, status: LoadBalancerStatus | None, *, finalizer: bool) -> Patch:
+    """Publish `status` unless None and add our finalizer if it is missing, in one write."""
+    patch: dict[str, Any] = dict(finalizer_patch(uid)) if finalizer else {"metadata": {"uid": uid}}
+    return patch if status is None else {**patch, "status": status_patch(uid, status)["status"]}
 
 
 def release_patch(uid: str, *, clear_status: bool, drop_condition: str = "") -> Patch:
@@ -99,6 +105,25 @@ def stores_modes(sent: LoadBalancerStatus, stored: LoadBalancerStatus) -> bool |
     answered = {one.ip: one.ip_mode for one in stored.ingress if one.ip}
     shown = [answered[ip] == mode for ip, mode in other_modes(sent).items() if ip in answered]
     return all(shown) if shown else None
+
+
+def writers(managed_fields: Sequence[Mapping[str, Any]], ours: str, *path: str) -> tuple[str, ...]:
+    """
+    The field managers but `ours` that the API server's record names for the field at `path`, or anything, the latest first.
+
+    Who only takes a field away has no entry for it.
+    """
+    found = sorted(managed_fields, key=lambda entry: str(entry.get("time", "")), reverse=True)
+    names = [str(entry.get("manager", "")) for entry in found if _has(entry.get("fieldsV1", {}), path)]
+    return tuple(dict.fromkeys(name for name in names if name and name != ours))
+
+
+def _has(fields: Mapping[str, Any], path: Sequence[str]) -> bool:
+    for name in path:
+        if name not in fields:
+            return False
+        fields = fields[name]
+    return True
 
 
 def finalizer_set_by(managed_fields: list[dict[str, Any]], manager: str) -> bool:

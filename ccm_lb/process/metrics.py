@@ -150,6 +150,9 @@ class Metrics:
             "Time from the creation of a Service until its address is published.",
             buckets=_WAIT_SECONDS,
         )
+        self._contests = meter.counter(
+            "ccm_lb_contests_total", "Services of which something became contested: undone again and again.", ("field",)
+        )
         self._services = meter.gauge("ccm_lb_cached_services", "Services known.")
         self._states = meter.gauge(
             "ccm_lb_services", "Services of this controller by what became of them; each is counted once.", ("state",)
@@ -201,6 +204,10 @@ class Metrics:
     def addressed(self, seconds: float) -> None:
         """A Service got its first address, `seconds` after its creation."""
         self._to_address.observe(seconds)
+
+    def contested(self, what: str) -> None:
+        """Something of a Service is undone again and again: `status`, `finalizer`, `service`, `cloud`."""
+        self._contests.labels(what).inc()
 
     def cached(self, services: int, nodes: int) -> None:
         """How many objects are known."""

@@ -96,7 +96,7 @@ class FakeServices:
     It keeps the rules that the controller leans on: one rising resourceVersion for all objects; a patch that names another UID is
     refused, as is a new finalizer on an object under deletion; an object under deletion goes with its last finalizer; an ingress IP gets
     ipMode VIP when it has none, and no value that is not in `ip_modes`; a Service of another type has no status.loadBalancer.
-    `managedFields` records who set which finalizer.
+    `managedFields` records who set which finalizer, and who changed the status last.
 
     `create`, `edit` and `delete` are the user's side. `script` takes outcomes by method name; `patches` are the bodies that were sent,
     `dry_runs` those that were only tried.
@@ -265,11 +265,17 @@ def _note_manager(before: Json | None, after: Json, manager: str) -> None:
     new = set(after["metadata"].get("finalizers", []))
     owned: dict[str, set[str]] = {}
     for entry in after["metadata"].get("managedFields", []):
-        fields = entry["fieldsV1"]["f:metadata"]["f:finalizers"]
+        fields = entry["fieldsV1"].get("f:metadata", {}).get("f:finalizers", {})
         owned[entry["manager"]] = {name.removeprefix("v:").strip('"') for name in fields} & new
     owned[manager] = owned.get(manager, set()) | (new - old)
+    publishers = [one["manager"] for one in after["metadata"].get("managedFields", []) if "f:status" in one["fieldsV1"]]
+    if before is not None and before.get("status", {}).get("loadBalancer") != after["status"].get("loadBalancer"):
+        publishers = [manager] if after["status"].get("loadBalancer", {}).get("ingress") else []
     after["metadata"]["managedFields"] = [
         {"manager": who, "fieldsV1": {"f:metadata": {"f:finalizers": {f'v:"{name}"': {} for name in sorted(names)}}}}
         for who, names in owned.items()
         if names
+    ]
+    after["metadata"]["managedFields"] += [
+        {"manager": who, "fieldsV1": {"f:status": {"f:loadBalancer": {"f:ingress": {}}}}} for who in publishers
     ]

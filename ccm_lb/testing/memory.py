@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Field
 
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
+from ccm_lb.backends import changes
 from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend
-from ccm_lb.errors import CCMError, PortsError
+from ccm_lb.errors import CCMError, PortsError, RetryAfterError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
 from ccm_lb.testing.script import Script
@@ -70,6 +71,7 @@ class MemoryCloud:
         self.proxy_protocol = ProxyProtocol.NONE  # where no annotation says otherwise
         self.protocols = frozenset({"TCP", "UDP", "SCTP"})
         self.needs_ipv4 = False  # every load balancer gets an IPv4 address, whether asked for or not
+        self.keeps_nothing = False  # what is written is accepted, and undone
         self.load_balancers: dict[Owner, MemoryLoadBalancer] = {}
         self.script = Script()
         self.calls: list[Call] = []
@@ -115,6 +117,9 @@ class MemoryCloud:
         wanted = dataclasses.replace(wanted, addresses=given)
         if existing == wanted:
             return existing
+        changes.note()
+        if self.keeps_nothing:
+            raise RetryAfterError("the cloud still works on it", 2.0)
         self.load_balancers[owner] = wanted
         self.mutations.append(Mutation("CREATE" if existing is None else "UPDATE", owner[1], wanted))
         return wanted

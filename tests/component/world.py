@@ -47,12 +47,16 @@ class Outcomes:
     def __init__(self) -> None:
         self.all: list[tuple[str, str]] = []
         self.ages: list[float] = []
+        self.contests: list[str] = []
 
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None:
         self.all.append((operation, outcome))
 
     def addressed(self, seconds: float) -> None:
         self.ages.append(seconds)
+
+    def contested(self, what: str) -> None:
+        self.contests.append(what)
 
 
 class QueueObserver:
@@ -155,8 +159,8 @@ class World:
     def create(self, *tweaks: Tweak) -> None:
         self.api.create(builders.service_json(*tweaks))
 
-    def edit(self, *tweaks: Tweak) -> None:
-        self.api.edit(builders.service_json(), *tweaks)
+    def edit(self, *tweaks: Tweak, manager: str = "kubectl") -> None:
+        self.api.edit(builders.service_json(), *tweaks, manager=manager)
 
     def delete(self) -> None:
         self.api.delete(builders.service_json())

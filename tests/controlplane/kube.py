@@ -129,9 +129,10 @@ class Kube:
         *,
         kind: str = "merge",
         subresource: str | None = None,
+        manager: str = _FIELD_MANAGER,
     ) -> Json:
-        """PATCH an object; `kind` is merge, strategic, json or apply."""
-        params = {"fieldManager": _FIELD_MANAGER} | ({"force": "true"} if kind == "apply" else {})
+        """PATCH an object; `kind` is merge, strategic, json or apply, `manager` who does it by the server's record."""
+        params = {"fieldManager": manager} | ({"force": "true"} if kind == "apply" else {})
         path = resource_path(resource, namespace, name, subresource)
         return await self.request("PATCH", path, body, params=params, content_type=_PATCH_TYPES[kind])
 

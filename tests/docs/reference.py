@@ -65,7 +65,14 @@ def ip_modes() -> str:
 
 
 PUBLIC = (
-    *("ccm_lb.backends.base", "ccm_lb.objects", "ccm_lb.errors", "ccm_lb.annotations", "ccm_lb.ipmode"),
+    *(
+        "ccm_lb.backends.base",
+        "ccm_lb.backends.changes",
+        "ccm_lb.objects",
+        "ccm_lb.errors",
+        "ccm_lb.annotations",
+        "ccm_lb.ipmode",
+    ),
     *(
         f"ccm_lb.testing.{name}"
         for name in ("bench", "builders", "conformance", "fakes", "memory", "script", "transports")
@@ -138,6 +145,7 @@ def families() -> list[Metric]:
     measured = Metrics()
     measured.workqueue.added()
     measured.reconciled("ensure", "success", 0.1)
+    measured.contested("status")
     measured.kube_request("GET", "200", 0.1, "127.0.0.1")
     measured.cloud_request("GET", 200, 0.1)
     measured.leading("lease", holds=True)

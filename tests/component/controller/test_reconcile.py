@@ -199,6 +199,45 @@ async def test_after_a_restart_what_is_gone_is_made_again_and_said(world: World)
     assert [one["ip"] for one in world.ingress] == ["203.0.113.2"]
 
 
+async def test_after_a_restart_what_the_cloud_is_changed_for_is_told_as_usual(world: World) -> None:
+    await restarted(world)
+    world.edit(builders.port(81))
+    await world.reconcile()
+    assert world.cloud.changes()[-1] == "UPDATE"
+    assert world.events.lines()[:2] == [ENSURING, ENSURED]
+
+
+async def test_after_a_restart_another_address_is_told_as_usual(world: World) -> None:
+    await restarted(world)
+    world.edit(builders.published({"ip": "198.51.100.9", "ipMode": "VIP"}))
+    await world.reconcile()
+    assert world.events.lines()[:2] == [ENSURING, ENSURED]
+
+
+async def test_a_service_that_waits_is_told_of_once_and_not_by_each_restart(world: World) -> None:
+    world.create()
+    world.cloud.script.then("ensure", *[RetryAfterError("busy", 2)] * 4)
+    await world.failed(RetryAfterError)
+    for _ in range(3):
+        world.start_process()
+        world.state.take_over()
+        world.list_everything()
+        world.forget_history()
+        await world.failed(RetryAfterError)
+        assert world.events.all == []
+    await world.reconcile()
+    assert world.events.lines() == [ENSURING, ENSURED, CHOSEN]
+
+
+async def test_without_nodes_a_restart_warns_of_nothing_new(world: World) -> None:
+    await world.reconciled()
+    for name in ("n1", "n2", "n3"):
+        world.api.delete(builders.node_json(name))
+    await world.reconcile()
+    await world.restarted()
+    assert world.events.all == []
+
+
 # ---- what is counted
 
 

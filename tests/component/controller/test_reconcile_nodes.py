@@ -83,6 +83,7 @@ async def test_a_wiped_status_does_not_hide_the_load_balancer_from_a_node_update
     world.edit(builders.published())
     world.api.create(builders.node_json("n4"))
     await world.reconcile()
+    await world.reconcile()
     assert world.cloud.changes() == ["UPDATE"]
     assert world.targets == ("n1", "n2", "n3", "n4")
 

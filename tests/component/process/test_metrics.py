@@ -166,6 +166,8 @@ def test_the_rest_is_counted(metrics: Metrics) -> None:
     assert value(metrics, "ccm_lb_events_dropped_total", reason="spam") == 1
     assert value(metrics, "ccm_lb_events_dropped_total", reason="unreachable") == 4
     assert value(metrics, "ccm_lb_watch_restarts_total") == 1
+    metrics.contested("status")
+    assert value(metrics, "ccm_lb_contests_total", field="status") == 1
     assert value(metrics, "leader_election_master_status", name="lease") == 1
     metrics.leading("lease", holds=False)
     assert value(metrics, "leader_election_master_status", name="lease") == 0

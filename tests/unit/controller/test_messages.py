@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ccm_lb.controller import messages
 from ccm_lb.controller.messages import Notice
 
@@ -50,8 +52,28 @@ def test_every_word_has_its_type() -> None:
         messages.missing(["IPv6"]),
         messages.unknown_ports("a/b", [22]),
         messages.ports_not_served([]),
+        messages.undone_by_the_cloud(),
+        messages.contested(messages.STATUS_CHANGED, ["other"], certain=True),
     ]
     assert {one.reason for one in said} == set(messages.TYPES)
+
+
+@pytest.mark.parametrize(
+    ("writers", "certain", "said"),
+    [
+        pytest.param(["other", "third"], True, 'by the field manager "other", "third"', id="named"),
+        pytest.param(
+            ["kubectl"],
+            False,
+            'and the API server has no record of by whom; field managers that wrote to this Service: "kubectl"',
+            id="guessed",
+        ),
+        pytest.param([], False, "and the API server has no record of by whom", id="unknown"),
+        pytest.param([], True, "and the API server has no record of by whom", id="nobody"),
+    ],
+)
+def test_who_contests_is_named_as_far_as_it_is_known(writers: list[str], certain: bool, said: str) -> None:  # noqa: FBT001
+    assert messages.contested("It is undone", writers, certain=certain).message == f"It is undone, {said}"
 
 
 def test_a_long_list_of_nodes_is_cut() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 
 import pytest
 
@@ -38,10 +39,10 @@ def decide(*tweaks: Tweak, last: Synced | None, nodes: frozenset[object] = NODES
         pytest.param((*SERVED, builders.labelled("a", "b")), synced(), Operation.NOTHING, id="label-changed"),
         pytest.param((*SERVED, builders.port(81)), synced(), Operation.ENSURE, id="port-changed"),
         pytest.param((*SERVED, builders.uid("other")), synced(), Operation.ENSURE, id="created-again"),
-        pytest.param((SERVED[1],), synced(), Operation.ENSURE, id="finalizer-stripped"),
-        pytest.param((*SERVED, builders.published()), synced(), Operation.ENSURE, id="status-wiped"),
+        pytest.param((SERVED[1],), synced(), Operation.RESTORE, id="finalizer-stripped"),
+        pytest.param((*SERVED, builders.published()), synced(), Operation.RESTORE, id="status-wiped"),
         pytest.param(
-            (*SERVED, builders.published({"ip": "203.0.113.1"})), synced(), Operation.ENSURE, id="ip-mode-dropped"
+            (*SERVED, builders.published({"ip": "203.0.113.1"})), synced(), Operation.RESTORE, id="ip-mode-dropped"
         ),
         pytest.param((*SERVED, builders.deleting()), synced(), Operation.CLEANUP, id="deleting"),
         pytest.param((*SERVED, builders.deleting()), None, Operation.CLEANUP, id="deleting-since-before"),
@@ -65,11 +66,34 @@ def test_other_nodes_alone_are_an_update() -> None:
     assert decide(*SERVED, last=synced(), nodes=OTHER_NODES) is Operation.UPDATE_NODES
 
 
+def test_other_nodes_and_another_change_are_one_ensure() -> None:
+    assert decide(*SERVED, builders.port(81), last=synced(), nodes=OTHER_NODES) is Operation.ENSURE
+
+
 @pytest.mark.parametrize(
-    "tweak", [pytest.param(builders.port(81), id="port"), pytest.param(builders.published(), id="status")]
+    ("nodes", "expected"),
+    [
+        pytest.param(NODES, Operation.NOTHING, id="nothing-else"),
+        pytest.param(OTHER_NODES, Operation.UPDATE_NODES, id="other-nodes"),
+    ],
 )
-def test_other_nodes_and_another_change_are_one_ensure(tweak: Tweak) -> None:
-    assert decide(*SERVED, tweak, last=synced(), nodes=OTHER_NODES) is Operation.ENSURE
+def test_what_is_undone_can_be_left_for_now(nodes: frozenset[Hashable], expected: Operation) -> None:
+    service = builders.service(*SERVED, builders.published())
+    assert plan.decide(service, nodes, synced(), Scope(), restoring=False) is expected
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "last", "expected"),
+    [
+        pytest.param(SERVED, synced(), set(), id="nothing"),
+        pytest.param((SERVED[1],), synced(), {"finalizer"}, id="finalizer"),
+        pytest.param((*SERVED, builders.published()), synced(), {"status"}, id="status"),
+        pytest.param((builders.published(),), synced(), {"finalizer", "status"}, id="both"),
+        pytest.param((), None, set(), id="nothing-was-done"),
+    ],
+)
+def test_what_is_undone(tweaks: tuple[Tweak, ...], last: Synced | None, expected: set[str]) -> None:
+    assert plan.undone(builders.service(*tweaks), last) == expected
 
 
 def test_other_nodes_do_not_stop_a_clean_up() -> None:

@@ -175,3 +175,41 @@ def managed(manager: str, *finalizers: str) -> dict[str, Any]:
 )
 def test_whose_finalizer_it_is_stands_in_the_record(entries: list[dict[str, Any]], ours: bool) -> None:  # noqa: FBT001
     assert patches.finalizer_set_by(entries, "ccm-lb") is ours
+
+
+# ---- who wrote what
+
+
+RECORD = [
+    {"manager": "early", "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:status": {"f:loadBalancer": {}}}},
+    {
+        "manager": "late",
+        "time": "2026-01-01T00:00:09Z",
+        "fieldsV1": {"f:status": {"f:loadBalancer": {"f:ingress": {}}}},
+    },
+    {"manager": "ccm-lb", "time": "2026-01-01T00:00:10Z", "fieldsV1": {"f:status": {"f:loadBalancer": {}}}},
+    {"manager": "kubectl", "time": "2026-01-01T00:00:11Z", "fieldsV1": {"f:spec": {"f:type": {}}}},
+    {"manager": "kubectl", "fieldsV1": {"f:metadata": {}}},
+    {},
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param(("f:status", "f:loadBalancer"), ("late", "early"), id="status"),
+        pytest.param(("f:metadata", "f:finalizers"), (), id="nobody"),
+        pytest.param((), ("kubectl", "late", "early"), id="anything"),
+    ],
+)
+def test_the_record_names_the_other_writers_of_a_field(path: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert patches.writers(RECORD, "ccm-lb", *path) == expected
+
+
+def test_what_is_put_back_is_one_patch() -> None:
+    status = LoadBalancerStatus(ingress=(LoadBalancerIngress(ip="203.0.113.1", ip_mode=IPMode.VIP),))
+    ingress = {"loadBalancer": {"ingress": [{"ip": "203.0.113.1", "ipMode": "VIP"}]}}
+    finalizers = {"uid": "u", "finalizers": [CLEANUP_FINALIZER]}
+    assert patches.restore_patch("u", status, finalizer=True) == {"metadata": finalizers, "status": ingress}
+    assert patches.restore_patch("u", status, finalizer=False) == {"metadata": {"uid": "u"}, "status": ingress}
+    assert patches.restore_patch("u", None, finalizer=True) == {"metadata": finalizers}

@@ -10,7 +10,7 @@ import pytest
 from ccm_lb.kube import correlation, events
 from ccm_lb.kube.correlation import COMBINED, Correlator
 from ccm_lb.kube.events import Recorder
-from tests.component.kube.events.world import START, Counts, EventServer, service
+from tests.component.kube.events.world import START, Counts, EventServer, service, unreachable
 
 pytestmark = pytest.mark.looptime(start=0)
 
@@ -108,8 +108,33 @@ async def test_different_events_are_written_a_few_at_once(recorder: Recorder, se
     for n in range(20):
         recorder.event(service(f"web-{n}"), "Normal", "Said", "hello")
     assert await recorder.flush(5)
-    assert server.most_under_way == events.WRITERS
+    assert server.most_under_way == events.SHARE
     assert len(server.objects) == 20
+
+
+async def test_the_events_of_a_service_are_stored_in_the_order_in_which_they_happened(
+    recorder: Recorder, server: EventServer
+) -> None:
+    said = ["Ensuring", "Waiting", "Ensured", "Chosen", "Deleting"]
+    for number, reason in enumerate(said):
+        server.latencies.append(0.5 - number / 10)  # each one would overtake those before it
+        recorder.event(service(), "Normal", reason, reason)
+    assert await recorder.flush(5)
+    assert [message for message, _ in server.messages()] == said
+
+
+async def test_an_event_that_could_not_be_written_is_still_the_first_of_its_service(
+    recorder: Recorder, server: EventServer
+) -> None:
+    server.faults["default"] = unreachable
+    for reason in ("Ensuring", "Ensured"):
+        recorder.event(service(), "Normal", reason, reason)
+    await asyncio.sleep(0.5)
+    server.faults.clear()
+    recorder.event(service(), "Normal", "Deleting", "Deleting")
+    recorder.event(service(), "Normal", "Ensuring", "Ensuring")
+    assert await recorder.flush(5)
+    assert server.messages() == [("Ensuring", 2), ("Ensured", 1), ("Deleting", 1)]
 
 
 async def test_the_tenth_different_message_begins_the_combined_event(recorder: Recorder, server: EventServer) -> None:

@@ -35,6 +35,7 @@ class EventServer:
         self.calls: list[tuple[float, str, str]] = []  # when, method, namespace
         self.faults: dict[str, Callable[[], BaseException]] = {}
         self.latency: dict[str, float] = {}
+        self.latencies: list[float] = []  # of the next requests, one after the other
         self.lose_next_reply = False
         self.under_way = 0
         self.most_under_way = 0
@@ -62,7 +63,7 @@ class EventServer:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
-            await asyncio.sleep(self.latency.get(namespace, 0.01))
+            await asyncio.sleep(self.latencies.pop(0) if self.latencies else self.latency.get(namespace, 0.01))
         finally:
             self.under_way -= 1
         if namespace in self.faults:
