@@ -112,6 +112,9 @@ class Publisher:
         expected = patches.without_modes(sent) if self._stores_modes is False else sent
         stored = patches.comparable(service.status.load_balancer)
         changed = expected != stored
+        synced = self._state.synced(service)
+        # Of a status that somebody edited nobody is told that the right address comes back.
+        before = synced.status if synced is not None and synced.status is not None else stored
         condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
         quiet = quiet and not changed and condition is None
         if not quiet:
@@ -124,6 +127,7 @@ class Publisher:
             service, stored = live, patches.comparable(live.status.load_balancer)
         if changed:
             log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(sent)})
+            self._service_events.tell(service, desiredstatus.moved(before, sent))
         self._learn(service, draft.status, sent, stored)
         news = self._told.news(service.uid, (*draft.notices, *self._of_the_cluster(service, draft.status, sent)))
         if not quiet:
