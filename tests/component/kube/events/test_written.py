@@ -80,7 +80,7 @@ async def test_a_long_message_is_cut(recorder: Recorder, server: EventServer) ->
     recorder.event(service(), "Warning", "Failed", "x" * 5000)
     assert await recorder.flush(5)
     ((message, _),) = server.messages()
-    assert (len(message), message[-2:]) == (1024, "x…")
+    assert (len(message.encode()), message[-2:]) == (1024, "x…")
 
 
 async def test_repeats_during_a_write_are_one_patch(recorder: Recorder, server: EventServer) -> None:
