@@ -120,6 +120,7 @@ class Publisher:
         live = await self._writes.patch(service, patches.status_patch(service.uid, sent))
         if live is not None:
             log.info("published ahead of the cloud", extra={"service": str(service.key), "ingress": _words(sent)})
+            self._state.published(live)
             self._learn(service, draft.status, sent, patches.comparable(live.status.load_balancer))
             self._service_events.tell(live, self._told.news(service.uid, _choices(draft), only=messages.CHOSEN))
         return live

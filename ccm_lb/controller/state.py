@@ -7,11 +7,13 @@ status) and in the cloud (owner).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable
 
 from ccm_lb.controller import cache, plan, predicates
 from ccm_lb.controller.plan import Operation, Synced
 from ccm_lb.controller.predicates import Scope
+from ccm_lb.kube import patches
 from ccm_lb.objects import Key, Node, Service
 
 
@@ -178,8 +180,19 @@ class ClusterState:
         return service.uid in self._synced
 
     def begin(self, service: Service) -> None:
-        """The load balancer of `service` is about to be written."""
-        self._synced.setdefault(service.uid, None)
+        """
+        The load balancer of `service` is about to be written.
+
+        Until that is recorded, what the cloud has is not what was synced, also if the attempt fails and the Service goes back.
+        """
+        last = self._synced.get(service.uid)
+        self._synced[service.uid] = last and dataclasses.replace(last, inputs=None)
+
+    def published(self, service: Service) -> None:
+        """The status of `service` as it is now was written by this controller, before the load balancer."""
+        if (last := self._synced.get(service.uid)) is not None:
+            status = patches.comparable(service.status.load_balancer)
+            self._synced[service.uid] = dataclasses.replace(last, status=status)
 
     def record(self, service: Service, synced: Synced) -> None:
         """The load balancer of `service` was written as `synced` says."""

@@ -211,3 +211,14 @@ async def test_a_vanished_service_is_left_alone_without_the_lease(world: World) 
     world.fence.held = False
     await world.failed(NotLeaderError)
     assert world.cloud.changes() == []
+
+
+async def test_a_service_that_goes_back_after_a_lost_answer_takes_the_cloud_along(world: World) -> None:
+    await world.reconciled()
+    world.edit(builders.port(81))
+    world.cloud.script.then("ensure", Lost(CCMError("connection reset")))
+    await world.failed()
+    world.edit(builders.port(80))
+    await world.reconcile()
+    [load_balancer] = world.cloud.load_balancers.values()
+    assert [port for _, port, _ in load_balancer.listeners] == [80]
