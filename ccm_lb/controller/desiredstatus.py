@@ -159,6 +159,12 @@ def _of_ports(service: Service, ingress: Sequence[LoadBalancerIngress]) -> list[
     return said
 
 
+def moved(before: LoadBalancerStatus, now: LoadBalancerStatus) -> list[Notice]:
+    """What is to be told if an address that was published is not any more; nothing for one that is new beside it."""
+    had, has = ([one.ip or one.hostname or "" for one in status.ingress] for status in (before, now))
+    return [messages.address_changed(had, has)] if set(had) - set(has) else []
+
+
 def hostname(service: Service, suffix: str) -> str:
     """The host name to publish where the API server has no ipMode: the annotation's, or by `suffix`; empty: none."""
     named = annotations.parse(service).hostname

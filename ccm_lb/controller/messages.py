@@ -22,6 +22,7 @@ TYPES: Mapping[str, EventType] = {
     "IPModeIgnored": "Warning",
     "AddressNotPublished": "Warning",
     "AddressMissing": "Warning",
+    "AddressChanged": "Warning",
     "UnknownPort": "Warning",
     "FieldIgnored": "Warning",
     "AnnotationIgnored": "Warning",
@@ -82,6 +83,15 @@ def ignored(modes: Iterable[str], nodes: Sequence[str]) -> Notice:
 
 def not_published(why: str) -> Notice:
     return Notice("AddressNotPublished", why)
+
+
+def address_changed(before: Sequence[str], now: Sequence[str]) -> Notice:
+    """Addresses and host names that were published, and those that are."""
+    return Notice(
+        "AddressChanged",
+        f"the published address was {', '.join(before)} and is {', '.join(now) or 'none'} now: whoever kept the old one, such as a DNS "
+        "record, does not reach this Service",
+    )
 
 
 def missing(families: Sequence[str]) -> Notice:

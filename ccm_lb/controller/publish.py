@@ -145,6 +145,9 @@ class Publisher:
         sent = await self._for_this_server(service, draft.status)
         stored = patches.comparable(service.status.load_balancer)
         changed = self._expected(sent) != stored
+        synced = self._state.synced(service)
+        # Of a status that somebody edited nobody is told that the right address comes back.
+        before = synced.status if synced is not None and synced.status is not None else stored
         condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
         if quiet and (changed or condition is not None):
             quiet = False
@@ -159,6 +162,7 @@ class Publisher:
             service, stored = live, patches.comparable(live.status.load_balancer)
         if changed:
             log.info("published the load balancer", extra={"service": str(service.key), "ingress": _words(sent)})
+            self._service_events.tell(service, desiredstatus.moved(before, sent))
         self._learn(service, draft.status, sent, stored)
         news = self._told.news(service.uid, (*draft.notices, *self._of_the_cluster(service, draft.status, sent)))
         if not quiet:

@@ -187,3 +187,23 @@ def test_the_host_name_stands_once_for_the_addresses_that_need_it() -> None:
     vip = LoadBalancerIngress(ip="203.0.113.20", ip_mode=IPMode.VIP)
     status = desiredstatus.with_hostname(LoadBalancerStatus(ingress=(*proxy, vip)), "web.example.com")
     assert status.ingress == (LoadBalancerIngress(hostname="web.example.com"), vip)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        pytest.param(["192.0.2.1"], ["192.0.2.2"], "192.0.2.1 and is 192.0.2.2 now", id="another"),
+        pytest.param(["192.0.2.1"], ["lb.example.com"], "192.0.2.1 and is lb.example.com now", id="a-host-name"),
+        pytest.param(["192.0.2.1", "2001:db8::1"], [], "192.0.2.1, 2001:db8::1 and is none now", id="none"),
+        pytest.param(["192.0.2.1"], ["192.0.2.1", "2001:db8::1"], "", id="one-more"),
+        pytest.param([], ["192.0.2.1"], "", id="the-first"),
+    ],
+)
+def test_an_address_that_is_published_no_more_is_told(before: list[str], now: list[str], told: str) -> None:
+    def status(names: list[str]) -> LoadBalancerStatus:
+        entries = [LoadBalancerIngress(hostname=n) if n.startswith("lb") else LoadBalancerIngress(ip=n) for n in names]
+        return LoadBalancerStatus(ingress=tuple(entries))
+
+    notices = desiredstatus.moved(status(before), status(now))
+    assert [one.reason for one in notices] == ["AddressChanged"] * bool(told)
+    assert all(told in one.message for one in notices)
