@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -87,15 +87,18 @@ class _Ready:
     service_proxy: ServiceProxyFollower
 
 
-async def run(config: Config, secrets: Secrets | None = None) -> int:
+async def run(config: Config, secrets: Secrets | None = None, notes: Sequence[str] = ()) -> int:
     """
-    Run one replica until SIGTERM or SIGINT (0) or the loss of its Lease (1). A second signal ends the process at once.
+    Run one replica until SIGTERM or SIGINT (0) or the loss of its Lease (1). A second signal ends the process at once. `notes` are
+    for the log's beginning.
 
     Raises ConfigError for what no retry would cure.
     """
     secrets = secrets or Secrets()
     log.configure(config.log_format, config.v, sys.stderr, secrets)
     log.catch_what_nobody_catches()
+    for note in notes:
+        logger.info(note)
     stopping = _stop_on_signals()
     # Two loops in two threads: at the default of 5 ms, each socket write of one waits that long while the other is busy.
     sys.setswitchinterval(_SWITCH_INTERVAL)

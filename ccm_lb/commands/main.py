@@ -23,7 +23,7 @@ from click.core import ParameterSource
 from ccm_lb.commands.dataplane import dataplane
 from ccm_lb.errors import CCMError, ConfigError
 from ccm_lb.redaction import Secrets
-from ccm_lb.settings import config, precedence
+from ccm_lb.settings import config, precedence, upstream
 from ccm_lb.settings.config import Config
 from ccm_lb.settings.precedence import Setting, Source
 
@@ -77,6 +77,10 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
+# Upstream has a short form for one, and another name for the other.
+_NAMES = {"v": ["-v", "--v", "v"], "log_format": ["--log-format", "--logging-format", "log_format"]}
+
+
 class _Option(click.Option):
     """The option of one setting; parses nothing, so that flag, environment and file meet the same checks in `config`."""
 
@@ -86,7 +90,7 @@ class _Option(click.Option):
         # Both `--leader-elect` and Go's `--leader-elect=false` are right.
         switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if info.annotation is bool else {}
         super().__init__(
-            ["-v", "--v", "v"] if field == "v" else [precedence.flag(field), field],
+            _NAMES.get(field, [precedence.flag(field), field]),
             type=click.UNPROCESSED,
             metavar=config.kind(field).metavar,
             multiple=field == "load_balancer_class",
@@ -99,6 +103,25 @@ class _Option(click.Option):
         value = super().resolve_envvar_value(ctx)
         # For a Service named ccm-lb the kubelet sets CCM_LB_PORT=tcp://10.0.0.1:443 in every pod of its namespace.
         return None if value and precedence.is_service_link(value) else value
+
+
+class _UpstreamOption(click.Option):
+    """A flag of upstream's cloud-controller-manager that is accepted for the sake of command lines made for it."""
+
+    def __init__(self, name: str) -> None:
+        switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if name in upstream.SWITCHES else {}
+        super().__init__([f"--{name}", _upstream_field(name)], type=click.UNPROCESSED, multiple=True, hidden=True, **switch)
+
+
+def _upstream_field(name: str) -> str:
+    return "upstream_" + name.replace("-", "_")
+
+
+def _notes(ctx: click.Context) -> list[str]:
+    """What is to be said of the flags of upstream's that were given. Raises ConfigError for a choice that cannot be honoured."""
+    names = (*upstream.NO_EFFECT, upstream.CONTROLLERS)
+    given = {name: values for name in names if (values := ctx.params[_upstream_field(name)])}
+    return list(upstream.notes(given))
 
 
 def _read_file(ctx: click.Context, _: click.Parameter, path: str | None) -> str | None:
@@ -130,7 +153,9 @@ class _SettingsCommand(click.Command):
             help="File (YAML) with settings; the keys are the flags' names.",
         )
         settings = [_Option(field) for field in Config.model_fields]
-        super().__init__(name, **{**attributes, "params": [file, *settings, *(params or [])], "epilog": _EPILOG})
+        accepted = [_UpstreamOption(name) for name in (*upstream.NO_EFFECT, upstream.CONTROLLERS)]
+        every = [file, *settings, *accepted, *(params or [])]
+        super().__init__(name, **{**attributes, "params": every, "epilog": _EPILOG})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -208,11 +233,12 @@ def cli(ctx: click.Context) -> None:
 def run(ctx: click.Context, /, **_: object) -> int:
     """Run the controller until SIGTERM or SIGINT."""
     settings, _given_settings = _build(ctx)
+    notes = _notes(ctx)
     from ccm_lb import app, loops
 
     try:
         with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
-            return runner.run(app.run(settings, ctx.obj))
+            return runner.run(app.run(settings, ctx.obj, notes))
     except ConfigError as error:
         # It stopped at the first; whoever mends it wants to know of the others.
         others = [one for one in _mistakes(settings) if one != str(error)]

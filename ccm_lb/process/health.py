@@ -84,8 +84,8 @@ class HealthServer:
         runner = web.AppRunner(self._app(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            if self._config.port:
-                await self._listen(runner, self._config.port, "--port", None)
+            if self._config.http_port:
+                await self._listen(runner, self._config.http_port, "--port", None)
             if self._config.secure_port:
                 tls = server_tls(self._config.tls_cert_file, self._config.tls_private_key_file)
                 await self._listen(runner, self._config.secure_port, "--secure-port", tls)
@@ -170,6 +170,11 @@ def _text(body: str, status: int) -> web.Response:
 def server_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     """What a server shows. Raises ConfigError for files that are no certificate and its key."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if certificate is None:
+        from ccm_lb.process import selfsigned
+
+        selfsigned.load_into(context)
+        return context
     try:
         # Without a password of ours OpenSSL would ask the terminal for that of an encrypted key.
         context.load_cert_chain(str(certificate), str(key), password="")

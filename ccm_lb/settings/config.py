@@ -202,7 +202,9 @@ class Config(BaseModel):
         default=10258, description="Port for health checks and metrics over plain HTTP; 0 switches it off."
     )
     secure_port: Annotated[Port, _SERVING] = Field(
-        default=0, description="Port for the same over HTTPS, with the certificate below; 0 switches it off."
+        default=0,
+        description="Port for the same over HTTPS, with the certificate below, or with one that is made at the start and signed by nobody;"
+        " 0 switches it off. At the number of an unset --port it takes its place.",
     )
     tls_cert_file: Annotated[File, _SERVING] = Field(
         default=None, description="File (PEM) with the certificate for --secure-port, its chain behind it."
@@ -223,6 +225,15 @@ class Config(BaseModel):
         default=8.0,
         description="Time that running cloud calls get to finish after SIGTERM; keep it 2s under the pod's termination grace period.",
     )
+
+    @property
+    def http_port(self) -> int:
+        """
+        The port for plain HTTP, 0 for none.
+
+        Upstream serves HTTPS on the port that is --port's default; who asks for that has no use for plain HTTP there.
+        """
+        return 0 if "port" not in self.model_fields_set and self.port == self.secure_port else self.port
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
@@ -248,9 +259,7 @@ def _conflicts(config: Config) -> Iterator[str]:
         yield "--tls-cert-file and --tls-private-key-file must be given together"
     elif config.tls_cert_file is not None and not config.secure_port:
         yield "--tls-cert-file has no effect without --secure-port: name a port, or leave out the certificate"
-    elif config.secure_port and config.tls_cert_file is None:
-        yield f"--secure-port {config.secure_port} needs --tls-cert-file and --tls-private-key-file"
-    if config.secure_port and config.secure_port == config.port:
+    if config.secure_port and config.secure_port == config.http_port:
         yield f"--port and --secure-port are both {config.port}: give them different ports, or set one to 0"
     if config.kube_api_burst is not None and config.kube_api_qps is None:
         yield f"--kube-api-burst {config.kube_api_burst} needs --kube-api-qps"
