@@ -38,11 +38,20 @@ RECIPES: Final = (
     Recipe("kubectl", "k8s.io/kubernetes/cmd/kubectl", 75.0),
     Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
     Recipe("peer", ".", 60.0),
+    Recipe("peer-quick", ".", 10.0),
     Recipe("helm", "helm.sh/helm/v4/cmd/helm", 140.0),
 )
 OLDEST_TESTED: Final = "1.34.4"  # what the README promises besides the default
 CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
-DEFAULT_NAMES: Final = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kubectl", "etcd", "helm")
+DEFAULT_NAMES: Final = tuple(recipe.name for recipe in RECIPES)
+PEERS: Final = ("peer", "peer-quick")
+# The peer as it is, but for how long it waits before it tries again: what random sequences of faults would spend their time on.
+QUICK_MODULE: Final = "k8s.io/cloud-provider"
+QUICK_FILE: Final = "controllers/service/controller.go"
+QUICK_RETRIES: Final = {
+    "minRetryDelay = 5 * time.Second": "minRetryDelay = 200 * time.Millisecond",
+    "maxRetryDelay = 300 * time.Second": "maxRetryDelay = 2 * time.Second",
+}
 
 
 def _pinned(module: str) -> str:
@@ -73,8 +82,9 @@ def cache_key(recipe: Recipe, kube_version: str) -> str:
 
     It names the version for people and the hash of what it was built from, so that a changed pin is never served stale.
     """
-    if recipe.name == "peer":
-        return f"peer-{_digest(PEER / 'go.mod', PEER / 'go.sum', PEER / 'main.go')}"
+    if recipe.name in PEERS:
+        kind = "" if recipe.name == "peer" else "".join(QUICK_RETRIES.values())
+        return f"peer-{_digest(*sorted(PEER.iterdir()), text=kind)}"
     if recipe.name == "helm":
         return f"helm-{_digest(HELM / 'go.mod', HELM / 'go.sum')}"
     if recipe.name == "etcd":
@@ -84,8 +94,8 @@ def cache_key(recipe: Recipe, kube_version: str) -> str:
     return f"kubernetes-{kube_version}"
 
 
-def _digest(*files: Path) -> str:
-    whole = hashlib.sha256()
+def _digest(*files: Path, text: str = "") -> str:
+    whole = hashlib.sha256(text.encode())
     for file in files:
         whole.update(file.read_bytes())
     return whole.hexdigest()[:12]
@@ -99,6 +109,15 @@ def build_flags(recipe: Recipe, kube_version: str) -> list[str]:
         base = "k8s.io/component-base/version"
         link += f" -X {base}.gitVersion=v{kube_version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
     return ["-trimpath", "-ldflags", link]
+
+
+def quick(controller: str) -> str:
+    """The source of the Go service controller with its two retry delays made small. Raises BuildError if it has others."""
+    for constant, instead in QUICK_RETRIES.items():
+        if controller.count(constant) != 1:
+            raise BuildError(f"{QUICK_MODULE}/{QUICK_FILE}: {constant!r} is not there once; adapt QUICK_RETRIES to it")
+        controller = controller.replace(constant, instead)
+    return controller
 
 
 def derived_go_mod(version: str, upstream: str) -> str:

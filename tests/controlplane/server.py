@@ -171,6 +171,10 @@ class ControlPlane:
             log.seek(since)
             return [json.loads(line) for line in log if line.endswith(b"\n")]
 
+    def audit_tail(self) -> "AuditTail":
+        """What is written to the audit log from now on."""
+        return AuditTail(self._audit_log, self.audit_position())
+
     async def service_account_kubeconfig(self, namespace: str, name: str, server_url: str | None = None) -> Path:
         """A kubeconfig with a TokenRequest token of an existing ServiceAccount, for this server or a proxy before it."""
         async with self.kube() as kube:
@@ -198,6 +202,23 @@ class ControlPlane:
                 return answer.status == 200
         except (aiohttp.ClientError, TimeoutError):
             return False
+
+
+class AuditTail:
+    """Reads the audit log piece by piece."""
+
+    def __init__(self, log: Path, position: int) -> None:
+        self._log, self._position = log, position
+
+    def read(self) -> list[AuditEvent]:
+        """The events since the last call, in the order of completion."""
+        if not self._log.exists():
+            return []
+        with self._log.open("rb") as log:
+            log.seek(self._position)
+            whole, newline, _ = log.read().rpartition(b"\n")
+        self._position += len(whole) + len(newline)
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def free_ports(count: int) -> list[int]:
