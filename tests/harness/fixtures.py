@@ -25,7 +25,7 @@ from tests.harness.stack import Stack, apply_access
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    plane = ControlPlane(_built(recipes.CONTROL_PLANE))
+    plane = ControlPlane(built(recipes.CONTROL_PLANE))
     asyncio.run(plane.start())
     yield plane
     asyncio.run(plane.stop())
@@ -34,7 +34,7 @@ def control_plane() -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
     """The genuine kubectl of the API server's version."""
-    return _built(["kubectl"])["kubectl"]
+    return built(["kubectl"])["kubectl"]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def cloud_proxy(stack: Stack) -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
-def _built(names: Sequence[str]) -> dict[str, Path]:
+def built(names: Sequence[str]) -> dict[str, Path]:
     """Minutes of building do not belong inside one test's time limit, so what is missing fails the test."""
     version = recipes.checked_version(os.environ.get("KUBE_VERSION") or recipes.default_kube_version())
     binaries = build.find_binaries(names, version)
