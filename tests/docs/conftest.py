@@ -15,6 +15,7 @@ from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
 from tests.docs import pages, script
 from tests.docs.pages import ROOT
+from tests.harness import fixtures
 from tests.harness.fixtures import control_plane, kube, kubectl, namespace, stack
 from tests.harness.stack import apply_access
 
@@ -26,6 +27,12 @@ async def kubeconfig(control_plane: ControlPlane, kube: Kube) -> Path:
     """The controller's; made anew for each page, since one of them removes the account."""
     await apply_access(kube)
     return await control_plane.service_account_kubeconfig("kube-system", "ccm-lb")
+
+
+@pytest.fixture(scope="session")
+def peer() -> Path:
+    """The Go service controller."""
+    return fixtures.built(["peer"])["peer"]
 
 
 @pytest.fixture

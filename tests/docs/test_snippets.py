@@ -2,15 +2,18 @@
 
 import asyncio
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.controlplane.server import free_ports
 from tests.demo.scene import Scene
 from tests.docs import pages
 from tests.docs.conftest import Reader, install
-from tests.harness.stack import Stack
+from tests.harness import deployed, objects, traffic
+from tests.harness.stack import Stack, answer, apply_upstream_access
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -45,6 +48,52 @@ async def test_operating_the_controller(stack: Stack, reader: Reader, checkout: 
     async with stack.controller() as controller:  # in place of the pod that the page's Deployment asks for
         await controller.start_ready()
         await reader.follow("docs/howto/operate.md", checkout, CCM_LB_URL=f"http://127.0.0.1:{controller.port}")
+
+
+async def test_moving_from_the_go_controller_and_back(
+    stack: Stack, reader: Reader, peer: Path, checkout: Path, tmp_path: Path
+) -> None:
+    names = [f"s{number}" for number in range(20)]
+    for node in ("n1", "n2"):
+        await stack.add_node(node)
+    await apply_upstream_access(stack.kube)
+    kubeconfig = await stack.plane.service_account_kubeconfig("kube-system", "cloud-controller-manager")
+    args = ["--cloud-provider=fakecloud", f"--cloud-config={stack.cloud.config()}", "--cluster-name=kubernetes"]
+    args += ["--controllers=service-lb-controller", "--use-service-account-credentials", "--v=2"]
+    args += ["--concurrent-service-syncs=5", "--authentication-skip-lookup", "--bind-address=127.0.0.1"]
+    args += ["--configure-cloud-routes=false"]
+    # What a pod has of its own: an address, so that two processes have the same port, an account and a disk.
+    environment = ["/usr/bin/env", "CCM_LB_PORT=0", "CCM_LB_ALLOW_ADDRESSES=loopback"]
+    programs = {
+        "/cloud-controller-manager": [str(peer), f"--secure-port={free_ports(1)[0]}", f"--cert-dir={tmp_path}"],
+        "ccm-lb": [*environment, sys.executable, "-m", "ccm_lb"],
+    }
+    more = [f"--kubeconfig={kubeconfig}"]
+    container = {"name": "ccm", "image": "registry.example.com/ccm:1.37.2", "command": ["/cloud-controller-manager"]}
+    await stack.kube.create(deployed.DEPLOYMENTS, _deployment({**container, "args": args}), "kube-system")
+    async with deployed.running(stack.kube, "cloud-controller-manager", programs, tmp_path, more) as processes:
+        await asyncio.gather(*(stack.create(objects.service(name)) for name in names))
+        services = [await stack.wait_served(name) for name in names]
+        await asyncio.gather(*(stack.serve(service, "n1", "n2") for service in services))
+        await asyncio.gather(*(answer(service) for service in services))
+        served = [(objects.ingress(one)[0]["ip"], one["spec"]["ports"][0]["port"]) for one in services]
+        balancers = sorted(one["id"] for one in await stack.cloud.load_balancers())
+        async with traffic.going_on(served) as connections:
+            await reader.follow("docs/howto/migrate.md", checkout)
+        assert sorted(one["id"] for one in await stack.cloud.load_balancers()) == balancers
+        assert [one.name for one in processes] == ["/cloud-controller-manager", "ccm-lb", "/cloud-controller-manager"]
+    calls = await stack.cloud.journal()
+    assert not [one for one in calls if one["method"] == "DELETE"]
+    assert len([one for one in calls if one["method"] == "POST" and one["path"] == "/v1/load-balancers"]) == len(names)
+    assert connections.failures == []
+    assert connections.answered > 20 * len(names)
+    await stack.kube.delete(deployed.DEPLOYMENTS, "cloud-controller-manager", "kube-system")
+
+
+def _deployment(container: dict[str, object]) -> dict[str, object]:
+    labels = {"app": "cloud-controller-manager"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    return {"metadata": {"name": "cloud-controller-manager"}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
 
 
 @pytest.mark.parametrize(

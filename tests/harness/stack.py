@@ -170,3 +170,28 @@ async def apply_access(kube: Kube) -> None:
     for name in ACCESS:
         for document in yaml.safe_load_all((MANIFESTS / name).read_text()):
             await kube.apply(document)
+
+
+async def apply_upstream_access(kube: Kube) -> None:
+    """The account and the rights that Kubernetes' documentation gives the Go cloud-controller-manager, and its Lease."""
+    account = {"metadata": {"name": "cloud-controller-manager"}}
+    rights = {
+        "events": ["create", "patch", "update"],
+        "nodes": ["*"],
+        "nodes/status": ["patch"],
+        "services": ["list", "patch", "update", "watch"],
+        "services/status": ["list", "patch", "update", "watch"],
+        "serviceaccounts": ["create"],
+        "persistentvolumes": ["get", "list", "update", "watch"],
+        "endpoints": ["create", "get", "list", "watch", "update"],
+    }
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in rights.items()]
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]}
+    name = "system:cloud-controller-manager"
+    authorization = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": "cloud-controller-manager", "namespace": "kube-system"}
+    reference = {"apiGroup": authorization, "kind": "ClusterRole", "name": name}
+    base = {"apiVersion": f"{authorization}/v1", "metadata": {"name": name}}
+    await kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account | {"metadata": {**account["metadata"], "namespace": "kube-system"}}})
+    await kube.apply({**base, "kind": "ClusterRole", "rules": [*rules, lease]})
+    await kube.apply({**base, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]})
