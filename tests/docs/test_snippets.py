@@ -59,7 +59,7 @@ async def test_moving_from_the_go_controller_and_back(
     await apply_upstream_access(stack.kube)
     kubeconfig = await stack.plane.service_account_kubeconfig("kube-system", "cloud-controller-manager")
     args = ["--cloud-provider=fakecloud", f"--cloud-config={stack.cloud.config()}", "--cluster-name=kubernetes"]
-    args += ["--controllers=service-lb-controller", "--use-service-account-credentials", "--v=2"]
+    args += ["--controllers=service-lb-controller", "--use-service-account-credentials=false", "--v=2"]
     args += ["--concurrent-service-syncs=5", "--authentication-skip-lookup", "--bind-address=127.0.0.1"]
     args += ["--configure-cloud-routes=false"]
     # What a pod has of its own: an address, so that two processes have the same port, an account and a disk.
