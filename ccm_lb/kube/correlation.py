@@ -4,7 +4,8 @@ Which Kubernetes Event an occurrence belongs to: client-go's rules (tools/record
 - The same type, reason and message on the same object is the same Event, with a higher count.
 - From the tenth different message of one type and reason on an object within ten minutes of each other on, the rest is one Event whose
   message begins with "(combined from similar events): ".
-- An object that is talked about too much (25 at once, then one in 300 s) is not written about any more; its counts go on.
+- An object that is talked about too much (25 at once, then one in 300 s) is not written about any more; its counts go on. Warnings and
+  what is normal are told apart here, so that the one does not use up what the other may say.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class _Similar:
 
 @dataclasses.dataclass
 class _Allowance:
-    """How much may be written about one object."""
+    """How much of one type may be written about one object."""
 
     last: float
     tokens: float = SPAM_BURST
@@ -124,7 +125,7 @@ class Correlator:
             key, lambda: Record(subject, self._new_name(subject.name, now), type, reason, message, first=now, last=now)
         )
         record.count, record.last, record.message = record.count + 1, now, message
-        return record, self._allowances.get(subject[:3], lambda: _Allowance(now)).take(now)
+        return record, self._allowances.get((subject[:3], type), lambda: _Allowance(now)).take(now)
 
     def _new_name(self, service: str, now: float) -> str:
         # client-go's names; two of one nanosecond would be the same object.

@@ -171,6 +171,15 @@ async def test_an_object_may_speak_25_times_and_then_once_in_300_seconds(
     assert len(server.objects) == 2
 
 
+async def test_what_is_normal_does_not_use_up_what_warnings_may_say(recorder: Recorder, server: EventServer) -> None:
+    for _ in range(30):
+        recorder.event(service(), "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+        assert await recorder.flush(5)
+    recorder.event(service(), "Warning", "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+    assert await recorder.flush(5)
+    assert [count for _, count in server.messages()] == [25, 1]
+
+
 def test_only_the_latest_4096_events_are_remembered() -> None:
     correlator = Correlator()
     first, _ = correlator.observe(service("a"), "Normal", "Said", "x", START)
