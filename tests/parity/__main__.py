@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.controlplane import build, recipes
-from tests.parity import play, randomly, sequences
+from tests.parity import divergences, play, randomly, sequences
 
 
 def binaries() -> dict[str, Path]:
@@ -22,6 +22,7 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     table = actions.add_parser("table", help="the scenarios, and every difference")
     table.add_argument("--only", default="", metavar="TEXT", help="scenarios whose names hold this")
+    table.add_argument("--write", action="store_true", help="rewrite the table of docs/divergences.md; new rows have no reason")
     chance = actions.add_parser("random", help="random sequences, and those that fail, made short")
     chance.add_argument("--seed", type=int, default=1)
     chance.add_argument("--sequences", type=int, default=300)
@@ -35,14 +36,17 @@ def main() -> int:
         if os.environ.get("PARITY_LOGS"):
             for log in Path(folder).glob("*.log"):
                 (Path(os.environ["PARITY_LOGS"]) / log.name).write_text(log.read_text())
-    equal = 0
+    equal, every = 0, []
     for name, sides in results.items():
         found = play.differences(name, sides)
         equal += not found
+        every += found
         for one in found:
             print(f"{one.scenario} | {one.step} | {one.field}\n    theirs {one.theirs}\n    ours   {one.ours}")
         if wrong := play.wrong(name, sides):
             print(f"{name}: OURS IS WRONG: {wrong}")
+    if options.write:
+        divergences.PAGE.write_text(divergences.rewritten(divergences.read(), every))
     print(f"{equal} of {len(results)} scenarios are equal; {time.monotonic() - began:.0f} s")
     return 0
 

@@ -57,12 +57,13 @@ def cells(page: str, header: str) -> list[list[str]]:
 def rows(page: str) -> list[Row]:
     """The differences that the page lists."""
     return [
-        Row(Difference(scenario, int(step), field, theirs, ours), _target(why))
+        Row(Difference(scenario, int(step), field, theirs, ours), reason(why))
         for scenario, step, field, theirs, ours, why in cells(page, TABLE)
     ]
 
 
-def _target(why: str) -> str:
+def reason(why: str) -> str:
+    """The title of the reason that a cell links to."""
     link = _LINK.fullmatch(why)
     return link[1] if link else UNEXPLAINED
 

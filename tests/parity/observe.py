@@ -50,7 +50,7 @@ def service_text(service: Json | None) -> str:
         parts.append(f"class {spec['loadBalancerClass']}")
     if "deletionTimestamp" in metadata:
         parts.append("deleting")
-    names = [name.replace(FINALIZER, "cleanup") for name in metadata.get("finalizers", [])]
+    names = sorted(name.replace(FINALIZER, "cleanup") for name in metadata.get("finalizers", []))  # a set, in no order
     parts.append(f"finalizers {' '.join(names)}" if names else "no finalizer")
     parts.append(_ingress_text((status.get("loadBalancer") or {}).get("ingress") or []))
     parts += [f"condition {one['type']}={one['status']} {one['reason']}" for one in status.get("conditions") or []]

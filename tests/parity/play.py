@@ -152,19 +152,16 @@ async def faults(side: Side, namespace: str) -> list[str]:
 
 
 async def _play_nodes(side: Side, chosen: Sequence[Scenario], results: Results) -> None:
-    namespace = await _namespace(side, "nodes")
-    await steps.create().act(side, namespace)
-    await steps.create("l", externalTrafficPolicy="Local").act(side, namespace)
-    for number, scenario in enumerate(chosen):
+    """Each with Services of its own, since the events of one object are limited."""
+    for scenario in chosen:
+        namespace = await _namespace(side, scenario.name)
         await steps.reset_nodes(side)
-        # What one side has not noticed of the nodes' changes before, it does now.
-        for name in ("s", "l"):
-            side.cloud.forget(namespace, name)
-            await steps.annotate(name, scenario=str(number)).act(side, namespace)
+        await steps.create().act(side, namespace)
+        await steps.create("l", externalTrafficPolicy="Local").act(side, namespace)
         await side.at_rest([namespace, CLUSTER])
         results[scenario.name][side.kind] = await _compared(side, scenario, namespace)
+        await side.clear(namespace)
     await steps.reset_nodes(side)
-    await side.clear(namespace)
 
 
 async def _restart(side: Side, chosen: Sequence[Scenario], results: Results) -> None:

@@ -96,6 +96,8 @@ SERVICES: Final = (
     served("targetPort changed", spec(ports=ports(target=9090, http=80))),
     served("targetPort by name", spec(ports=[{**_HTTP, "targetPort": "web"}])),
     served("appProtocol set", spec(ports=[{**_HTTP, "appProtocol": "http"}])),
+    after(create(ports=[{**_HTTP, "appProtocol": "http"}]), "appProtocol changed", spec(ports=[{**_HTTP, "appProtocol": "kubernetes.io/h2c"}])),
+    fresh("protocol SCTP", create(ports=ports("SCTP", diameter=3868))),
     served("protocol UDP", spec(ports=ports("UDP", http=80))),
     fresh("TCP and UDP on one port", create(ports=[*ports(a=53), *ports("UDP", b=53)])),
     served("sessionAffinity on and off", spec(sessionAffinity="ClientIP"), spec(sessionAffinity="None", sessionAffinityConfig=None)),

@@ -45,8 +45,11 @@ class Mark:
 class Side:
     """`kind` is `go` or `ccm`; made by `running`."""
 
-    def __init__(self, kind: str, plane: ControlPlane, kube: Kube, cloud: ScriptedCloud, process: Process) -> None:
+    def __init__(
+        self, kind: str, plane: ControlPlane, kube: Kube, cloud: ScriptedCloud, process: Process, metrics: str
+    ) -> None:
         self.kind, self.plane, self.kube, self.cloud = kind, plane, kube, cloud
+        self._metrics = metrics
         self._process = process
         self._events: dict[str, list[Occurrence]] = collections.defaultdict(list)
         self._counts: dict[str, int] = {}  # of each Event object, by UID
@@ -149,6 +152,12 @@ class Side:
 
     # ---- what was seen
 
+    async def metrics(self) -> str:
+        """What its Prometheus endpoint says, with a certificate that nobody signed, on both sides."""
+        async with aiohttp.ClientSession() as session, session.get(self._metrics, ssl=False) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.text()
+
     def mark(self, namespace: str) -> Mark:
         return Mark(len(self.cloud.calls(namespace)), len(self._events[namespace]))
 
@@ -199,9 +208,8 @@ def _barrier_service(name: str, number: int) -> Json:
     return {"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": [port], "selector": {"a": "b"}}}
 
 
-def command(kind: str, binaries: Mapping[str, Path], kubeconfig: Path, *, quick: bool) -> list[str]:
-    """The command line of a controller; `quick` has small retry delays."""
-    port = free_ports(1)[0]
+def command(kind: str, binaries: Mapping[str, Path], kubeconfig: Path, port: int, *, quick: bool) -> list[str]:
+    """The command line of a controller; `port` serves its metrics, `quick` has small retry delays."""
     common = [f"--kubeconfig={kubeconfig}", "--cloud-provider=parity", "--leader-elect=false", "-v=2"]
     common += ["--concurrent-service-syncs=64", "--bind-address=127.0.0.1", "--cluster-name=parity"]
     if kind == "go":
@@ -212,12 +220,12 @@ def command(kind: str, binaries: Mapping[str, Path], kubeconfig: Path, *, quick:
             f"--cert-dir={kubeconfig.parent}",
             "--controllers=service-lb-controller",
             "--configure-cloud-routes=false",
-            "--authentication-skip-lookup",
+            *("--authentication-skip-lookup", "--authorization-always-allow-paths=/metrics"),
             *("--kube-api-qps=2000", "--kube-api-burst=2000"),
         ]
     module = "tests.parity.quick" if quick else "ccm_lb"
     # The comparison is about what is done; the pause for which node changes are gathered has a row of its own in the page.
-    return [sys.executable, "-m", module, "run", *common, f"--port={port}", "--node-sync-debounce=0.2"]
+    return [sys.executable, "-m", module, "run", *common, f"--secure-port={port}", "--port=0", "--node-sync-debounce=0.2"]
 
 
 @contextlib.asynccontextmanager
@@ -238,9 +246,9 @@ async def running(
         cloud = await stack.enter_async_context(ScriptedCloud())
         path = f"{backend.entry_point()}:{os.getcwd()}"
         environment = ["/usr/bin/env", f"PEER_CLOUD={cloud.url}", f"PYTHONPATH={path}"]
-        log = directory / f"{kind}.log"
-        process = Process(kind, [*environment, *command(kind, binaries, kubeconfig, quick=quick)], log)
-        side = Side(kind, plane, kube, cloud, process)
+        log, (port,) = directory / f"{kind}.log", free_ports(1)
+        process = Process(kind, [*environment, *command(kind, binaries, kubeconfig, port, quick=quick)], log)
+        side = Side(kind, plane, kube, cloud, process, f"https://127.0.0.1:{port}/metrics")
         stack.push_async_callback(process.stop)
         following = asyncio.create_task(side.follow())
         stack.push_async_callback(_ended, following)

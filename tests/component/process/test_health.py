@@ -236,6 +236,17 @@ async def test_https_is_served_beside_http(certificate: tuple[Path, Path]) -> No
     await asyncio.sleep(0)  # lets the connector's transports end
 
 
+async def test_https_without_a_certificate_of_ours_makes_one_that_only_those_take_who_do_not_verify() -> None:
+    secure = free_port()
+    async with serving(config(port=0, secure_port=secure)):
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+            assert await Client(session, f"https://127.0.0.1:{secure}").get("/livez") == (200, "ok")
+        async with aiohttp.ClientSession() as session:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await Client(session, f"https://127.0.0.1:{secure}").get("/livez")
+    await asyncio.sleep(0)  # lets the connectors' transports end
+
+
 @pytest.mark.parametrize("broken", ["missing", "no-pem", "swapped"])
 async def test_an_unusable_certificate_is_named_and_nothing_listens(
     broken: str, certificate: tuple[Path, Path], tmp_path: Path

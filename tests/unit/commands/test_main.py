@@ -51,7 +51,6 @@ SAMPLES: dict[str, list[tuple[str, object]]] = {
 COMPANIONS = {
     "kube_api_burst": ["--kube-api-qps=1"],
     "handle_unclassed": ["--load-balancer-class=x"],
-    "secure_port": ["--tls-cert-file=c", "--tls-private-key-file=k"],
     "tls_cert_file": ["--tls-private-key-file=k", "--secure-port=10259"],
     "tls_private_key_file": ["--tls-cert-file=c", "--secure-port=10259"],
 }
@@ -200,7 +199,7 @@ def test_an_empty_file_sets_nothing(shell: Shell) -> None:
         pytest.param(["--config=/none.yaml"], "/none.yaml: cannot be read: No such file or directory", id="no-file"),
         pytest.param(["--config=/no\nne.yaml"], "/no ne.yaml: cannot be read", id="line-break-in-a-name"),
         pytest.param(["--config=/"], "/: cannot be read: Is a directory", id="directory"),
-        pytest.param(["--cloud-provider=x", "--secure-port=1"], "--secure-port 1 needs --tls-cert-file", id="conflict"),
+        pytest.param(["--cloud-provider=x", "--tls-cert-file=c"], "must be given together", id="conflict"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_line_and_exit_code_2(

@@ -222,11 +222,10 @@ FILES: dict[str, Any] = {"tls_cert_file": "c.pem", "tls_private_key_file": "k.pe
         pytest.param({"leader_elect_lease_duration": 10}, "lease-duration (10s) must be longer than", id="lease-not-over-renew"),
         pytest.param({"leader_elect_lease_duration": "500ms"}, "lease-duration (0.5s) must be at least 1s", id="lease-under-a-second"),
         pytest.param({"leader_elect_retry_period": 9}, "renew-deadline (10s) must be longer than 1.2 times", id="renew-not-over-retry"),
-        pytest.param({"secure_port": 10259}, "--secure-port 10259 needs --tls-cert-file", id="secure-without-files"),
         pytest.param({"tls_cert_file": "c.pem"}, "must be given together", id="certificate-without-key"),
         pytest.param(FILES, "--tls-cert-file has no effect without --secure-port", id="certificate-without-port"),
         pytest.param({"tls_private_key_file": "k.pem"}, "must be given together", id="key-without-certificate"),
-        pytest.param({"secure_port": 10258, **FILES}, "--port and --secure-port are both 10258", id="same-port"),
+        pytest.param({"port": 10258, "secure_port": 10258}, "--port and --secure-port are both 10258", id="same-port"),
         pytest.param({"kube_api_burst": 5}, "--kube-api-burst 5 needs --kube-api-qps", id="burst-without-qps"),
         pytest.param({"handle_unclassed": False}, "give at least one --load-balancer-class", id="nothing-to-serve"),
     ],
@@ -241,6 +240,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, obj
         pytest.param({"leader_elect": False, "leader_elect_lease_duration": 1}, id="lease-times-without-election"),
         pytest.param({"leader_elect_renew_deadline": 2.5}, id="renew-just-over-retry"),
         pytest.param({"secure_port": 10259, **FILES}, id="secure-with-files"),
+        pytest.param({"secure_port": 10259}, id="secure-without-files"),
         pytest.param({"port": 0, "secure_port": 0}, id="both-ports-off"),
         pytest.param({"kube_api_qps": 5, "kube_api_burst": 5}, id="burst-with-qps"),
         pytest.param({"handle_unclassed": False, "load_balancer_class": "x"}, id="classes-only"),
@@ -308,3 +308,16 @@ def test_the_reference_page_is_the_one_that_the_settings_give() -> None:
     assert page.read_text(encoding="utf-8") == precedence.reference(), (
         "run: ccm-lb reference > docs/reference/configuration.md"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "plain"),
+    [
+        pytest.param({}, 10258, id="default"),
+        pytest.param({"secure_port": 10258}, 0, id="https-in-its-place"),
+        pytest.param({"secure_port": 10259}, 10258, id="https-beside-it"),
+        pytest.param({"port": 8080, "secure_port": 10258}, 8080, id="both-given"),
+    ],
+)
+def test_https_on_the_default_port_takes_the_place_of_plain_http(settings: dict[str, object], plain: int) -> None:
+    assert build(settings).http_port == plain
