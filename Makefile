@@ -80,6 +80,7 @@ PACKETS_BUDGET := 1200
 IPVS_BUDGET := 600
 IMAGE_BUDGET := 600
 MANIFESTS_BUDGET := 200
+PARITY_BUDGET := 480
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CONTROLPLANE_BUDGET := 1500
@@ -100,7 +101,7 @@ test: forget-scenarios packages controlplane ## everything, with all its set-up
 lane-processes: test-component
 	@$(MAKE) --no-print-directory test-integration
 lane-network:
-	@for suite in image manifests fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
+	@for suite in image manifests fakecloud packets ipvs parity docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
 .PHONY: forget-scenarios
 forget-scenarios:
@@ -145,6 +146,10 @@ test-image: controlplane packages ## the image, built from the Dockerfile and ru
 .PHONY: test-manifests
 test-manifests: controlplane packages ## kustomize's overlays, Helm's chart and alerts, on the genuine API server and Prometheus
 	@$(SUITE) manifests $(MANIFESTS_BUDGET) pytest -q -n 2 --dist worksteal tests/manifests
+
+.PHONY: test-parity
+test-parity: controlplane ## the Go service controller and ours side by side, on genuine API servers
+	@$(SUITE) parity $(PARITY_BUDGET) pytest -q -n 2 --dist loadfile tests/parity --durations=5
 
 .PHONY: test-docs
 test-docs: controlplane ## what the pages tell people to type, typed

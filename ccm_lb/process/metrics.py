@@ -127,6 +127,9 @@ class Metrics:
             ("verb", "host"),
             buckets=_REQUEST_SECONDS,
         )
+        self._running = meter.gauge(
+            "running_managed_controllers", "Whether the controller works: 1 or 0.", ("name", "manager")
+        )
         self._leader = meter.gauge(
             "leader_election_master_status", "Whether this replica holds the Lease: 1 or 0.", ("name",)
         )
@@ -200,6 +203,7 @@ class Metrics:
     def leading(self, name: str, *, holds: bool) -> None:
         """Whether the Lease `name` is held."""
         self._leader.labels(name).set(int(holds))
+        self._running.labels("service", "cloud-controller-manager").set(int(holds))
 
     def addressed(self, seconds: float) -> None:
         """A Service got its first address, `seconds` after its creation."""

@@ -167,10 +167,11 @@ async def _play_nodes(side: Side, chosen: Sequence[Scenario], results: Results) 
 async def _restart(side: Side, chosen: Sequence[Scenario], results: Results) -> None:
     """All of them during one absence of the controller."""
     namespaces = {one.name: await _namespace(side, one.name) for one in chosen}
-    for scenario in chosen:
-        for step in scenario.given:
-            await step.act(side, namespaces[scenario.name])
-    await asyncio.gather(*(side.at_rest([one], retry=0.0) for one in namespaces.values()))
+    for number in range(max(len(one.given) for one in chosen)):
+        for scenario in chosen:
+            for step in scenario.given[number : number + 1]:
+                await step.act(side, namespaces[scenario.name])
+        await asyncio.gather(*(side.at_rest([one], retry=0.0) for one in namespaces.values()))
     await side.stop()
     marks = {name: side.mark(namespace) for name, namespace in namespaces.items()}
     replies = {}
