@@ -110,7 +110,9 @@ class _UpstreamOption(click.Option):
 
     def __init__(self, name: str) -> None:
         switch: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if name in upstream.SWITCHES else {}
-        super().__init__([f"--{name}", _upstream_field(name)], type=click.UNPROCESSED, multiple=True, hidden=True, **switch)
+        super().__init__(
+            [f"--{name}", _upstream_field(name)], type=click.UNPROCESSED, multiple=True, hidden=True, **switch
+        )
 
 
 def _upstream_field(name: str) -> str:

@@ -11,7 +11,6 @@ import datetime as dt
 import os
 import socket
 import ssl
-import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -48,11 +47,11 @@ def load_into(context: ssl.SSLContext) -> None:
 @contextlib.contextmanager
 def _file(content: bytes) -> Iterator[str]:
     """The path of a file with this content, since the standard library takes a key from nowhere else; in memory where there are such."""
-    if sys.platform == "linux":  # the root file system of a container may be read-only
+    if hasattr(os, "memfd_create"):  # Linux, where the root file system of a container may be read-only
         with os.fdopen(os.memfd_create("certificate"), "wb", buffering=0) as memory:
             memory.write(content)
             yield f"/proc/self/fd/{memory.fileno()}"
-        return
-    with tempfile.NamedTemporaryFile(buffering=0) as disk:
-        disk.write(content)
-        yield disk.name
+    else:
+        with tempfile.NamedTemporaryFile(buffering=0) as disk:
+            disk.write(content)
+            yield disk.name

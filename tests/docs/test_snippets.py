@@ -93,7 +93,10 @@ async def test_moving_from_the_go_controller_and_back(
 def _deployment(container: dict[str, object]) -> dict[str, object]:
     labels = {"app": "cloud-controller-manager"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    return {"metadata": {"name": "cloud-controller-manager"}, "spec": {"selector": {"matchLabels": labels}, "template": pod}}
+    return {
+        "metadata": {"name": "cloud-controller-manager"},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
 
 
 @pytest.mark.parametrize(

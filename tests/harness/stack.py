@@ -192,6 +192,12 @@ async def apply_upstream_access(kube: Kube) -> None:
     subject = {"kind": "ServiceAccount", "name": "cloud-controller-manager", "namespace": "kube-system"}
     reference = {"apiGroup": authorization, "kind": "ClusterRole", "name": name}
     base = {"apiVersion": f"{authorization}/v1", "metadata": {"name": name}}
-    await kube.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account | {"metadata": {**account["metadata"], "namespace": "kube-system"}}})
+    await kube.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            **account | {"metadata": {**account["metadata"], "namespace": "kube-system"}},
+        }
+    )
     await kube.apply({**base, "kind": "ClusterRole", "rules": [*rules, lease]})
     await kube.apply({**base, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]})

@@ -22,7 +22,9 @@ def main() -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     table = actions.add_parser("table", help="the scenarios, and every difference")
     table.add_argument("--only", default="", metavar="TEXT", help="scenarios whose names hold this")
-    table.add_argument("--write", action="store_true", help="rewrite the table of docs/divergences.md; new rows have no reason")
+    table.add_argument(
+        "--write", action="store_true", help="rewrite the table of docs/divergences.md; new rows have no reason"
+    )
     chance = actions.add_parser("random", help="random sequences, and those that fail, made short")
     chance.add_argument("--seed", type=int, default=1)
     chance.add_argument("--sequences", type=int, default=300)

@@ -93,8 +93,10 @@ def balancer_text(name: str, incarnation: int, service: Json, nodes: Sequence[Js
     ports = [_port_text(port) for port in spec.get("ports") or []]
     parts = [f"{name}#{incarnation}", " ".join(ports)]
     parts.append("to " + (" ".join(sorted(_node_text(node) for node in nodes)) or "nothing"))
-    shown = ("sessionAffinity", "externalTrafficPolicy", "loadBalancerSourceRanges", "ipFamilies", "loadBalancerIP")
-    shown += ("externalIPs", "sessionAffinityConfig", "allocateLoadBalancerNodePorts")
+    shown = [
+        *("sessionAffinity", "externalTrafficPolicy", "loadBalancerSourceRanges", "ipFamilies", "loadBalancerIP"),
+        *("externalIPs", "sessionAffinityConfig", "allocateLoadBalancerNodePorts"),
+    ]
     usual = {
         "sessionAffinity": "None",
         "externalTrafficPolicy": "Cluster",

@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence as Many
+from collections.abc import AsyncIterator, Mapping
+from collections.abc import Sequence as Many
 from pathlib import Path
 
 from tests.controlplane.kube import KubeError

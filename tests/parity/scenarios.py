@@ -72,8 +72,10 @@ def after(given: Step, name: str, *steps: Step) -> Scenario:
     return Scenario(name, steps, (given,))
 
 
+_NO_RANGES: Final[dict[str, str | None]] = {RANGES: None}
 _HTTP: Final = ports(http=80)[0]
 
+# fmt: off
 SERVICES: Final = (
     # ---- a Service's life
     fresh("create", C),
@@ -96,7 +98,8 @@ SERVICES: Final = (
     served("targetPort changed", spec(ports=ports(target=9090, http=80))),
     served("targetPort by name", spec(ports=[{**_HTTP, "targetPort": "web"}])),
     served("appProtocol set", spec(ports=[{**_HTTP, "appProtocol": "http"}])),
-    after(create(ports=[{**_HTTP, "appProtocol": "http"}]), "appProtocol changed", spec(ports=[{**_HTTP, "appProtocol": "kubernetes.io/h2c"}])),
+    after(create(ports=[{**_HTTP, "appProtocol": "http"}]), "appProtocol changed",
+          spec(ports=[{**_HTTP, "appProtocol": "kubernetes.io/h2c"}])),
     fresh("protocol SCTP", create(ports=ports("SCTP", diameter=3868))),
     served("protocol UDP", spec(ports=ports("UDP", http=80))),
     fresh("TCP and UDP on one port", create(ports=[*ports(a=53), *ports("UDP", b=53)])),
@@ -113,12 +116,13 @@ SERVICES: Final = (
         spec(loadBalancerSourceRanges=["11.0.0.0/8", "10.0.0.0/8"]),
         spec(loadBalancerSourceRanges=None),
     ),
-    served("source ranges annotation", annotate(**{RANGES: "10.0.0.0/8"}), annotate(**{RANGES: None})),
+    served("source ranges annotation", annotate(**{RANGES: "10.0.0.0/8"}), annotate(**_NO_RANGES)),
     served("source ranges annotation is junk", annotate(**{RANGES: "nonsense"})),
     served("externalTrafficPolicy Local and back", spec(externalTrafficPolicy="Local"), spec(externalTrafficPolicy="Cluster")),
     fresh("externalTrafficPolicy Local with healthCheckNodePort", create(externalTrafficPolicy="Local", healthCheckNodePort=31999)),
     served("loadBalancerIP", spec(loadBalancerIP="1.2.3.4"), spec(loadBalancerIP=None)),
-    served("externalIPs", spec(externalIPs=["1.2.3.4"]), spec(externalIPs=["1.2.3.4", "1.2.3.5"]), spec(externalIPs=["1.2.3.5", "1.2.3.4"])),
+    served("externalIPs", spec(externalIPs=["1.2.3.4"]),
+           spec(externalIPs=["1.2.3.4", "1.2.3.5"]), spec(externalIPs=["1.2.3.5", "1.2.3.4"])),
     served("externalIPs removed", at_once(spec(externalIPs=["1.2.3.4"]), spec(externalIPs=None)), racy=True),
     served("annotation added, changed, removed", annotate(note="1"), annotate(note="2"), annotate(note=None)),
     served("PreferDualStack and back", spec(ipFamilyPolicy="PreferDualStack"), spec(ipFamilyPolicy="SingleStack")),
@@ -136,7 +140,7 @@ SERVICES: Final = (
     fresh("no node ports from the start", create(allocateLoadBalancerNodePorts=False)),
     served("foreign condition", patch("a condition", {"status": {"conditions": [{
         "type": "Other", "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
-        subresource="status")),  # fmt: skip
+        subresource="status")),
     # ---- type flips
     served("to ClusterIP", become("ClusterIP")),
     served("to NodePort", become("NodePort")),
@@ -147,20 +151,20 @@ SERVICES: Final = (
     fresh("ClusterIP all along", create(type="ClusterIP"), spec(ports=ports(http=81)), delete()),
     fresh("NodePort to LoadBalancer", create(type="NodePort"), become("LoadBalancer")),
     fresh("ExternalName to LoadBalancer", create(type="ExternalName", externalName="example.com", ports=None),
-          become("LoadBalancer", externalName=None, ports=ports(http=80))),  # fmt: skip
+          become("LoadBalancer", externalName=None, ports=ports(http=80))),
     served("to ClusterIP with another port at once", become("ClusterIP", ports=ports(http=81))),
     # ---- class flips
     fresh("foreign class from the start", create(loadBalancerClass=FOREIGN_CLASS), spec(ports=ports(http=81)), delete()),
     served("foreign class set on a living one (refused)", spec(loadBalancerClass=FOREIGN_CLASS)),
     served("by ClusterIP to a foreign class", become("ClusterIP"), become("LoadBalancer", loadBalancerClass=FOREIGN_CLASS), delete()),
     served("by ClusterIP to a foreign class at once",
-           at_once(become("ClusterIP"), become("LoadBalancer", loadBalancerClass=FOREIGN_CLASS)), racy=True),  # fmt: skip
+           at_once(become("ClusterIP"), become("LoadBalancer", loadBalancerClass=FOREIGN_CLASS)), racy=True),
     fresh("from a foreign class by ClusterIP to none", create(loadBalancerClass=FOREIGN_CLASS),
-          become("ClusterIP", loadBalancerClass=None), become("LoadBalancer")),  # fmt: skip
+          become("ClusterIP", loadBalancerClass=None), become("LoadBalancer")),
     fresh("foreign class with a finalizer of the same name", create(loadBalancerClass=FOREIGN_CLASS, metadata={"finalizers": [FINALIZER]}),
-          spec(ports=ports(http=81))),  # fmt: skip
+          spec(ports=ports(http=81))),
     fresh("foreign class with a finalizer of the same name, deleted",
-          create(loadBalancerClass=FOREIGN_CLASS, metadata={"finalizers": [FINALIZER]}), delete()),  # fmt: skip
+          create(loadBalancerClass=FOREIGN_CLASS, metadata={"finalizers": [FINALIZER]}), delete()),
     # ---- finalizers
     served("finalizer stripped", strip()),
     served("finalizer stripped, then a port", strip(), spec(ports=ports(http=81))),
@@ -197,7 +201,7 @@ SERVICES: Final = (
     served("ensure asks for a pause on a change", script("ensure", "retry: 1"), spec(ports=ports(http=81))),
     fresh("ensure is implemented elsewhere", script("ensure", "elsewhere"), C, accepted=["s: no load balancer"]),
     served("ensure is implemented elsewhere on a change", script("ensure", "elsewhere"), annotate(note="1"),
-           accepted=["s: outdated annotations"]),  # fmt: skip
+           accepted=["s: outdated annotations"]),
     fresh("ensure fails, then ClusterIP", script("ensure", *["error: boom"] * 4), at_once(C, become("ClusterIP")), racy=True),
     fresh("ensure fails, then deleted", script("ensure", *["error: boom"] * 4), at_once(C, delete()), racy=True),
     # ---- get and delete fail
@@ -212,13 +216,13 @@ SERVICES: Final = (
     served("delete is implemented elsewhere", script("delete", "elsewhere"), delete(), accepted=["s: leaked load balancer"]),
     served("clean-up fails at a type change", script("delete", "error: boom"), become("ClusterIP")),
     served("clean-up fails, back to LoadBalancer meanwhile", script("delete", *["error: boom"] * 4),
-           at_once(become("ClusterIP"), become("LoadBalancer")), racy=True),  # fmt: skip
+           at_once(become("ClusterIP"), become("LoadBalancer")), racy=True),
     served("delete fails after the finalizer was stripped", script("delete", "error: boom"), at_once(strip(), delete()), racy=True),
     served("delete fails at a re-creation at once", script("delete", "error: boom"), at_once(strip(), delete(), C), racy=True),
     # ---- quick changes
     served("two quick changes", at_once(spec(ports=ports(http=81)), spec(ports=ports(http=83))), racy=True),
     served("a change and back at once", at_once(annotate(note="1"), annotate(note=None)), racy=True),
-)  # fmt: skip
+)
 
 # Played one after the other, since a change of the nodes concerns every Service. "s" has externalTrafficPolicy Cluster, "l" Local.
 NODES: Final = (
@@ -254,7 +258,7 @@ NODES: Final = (
     Scenario("no nodes left, one comes back", [leave("n1", "n2"), leave("n3"), join("n1")], racy=True),
     Scenario("all nodes excluded", [node_label(f"n{i}", "") for i in (1, 2, 3)]),
     Scenario("no nodes left, a Service is changed", [leave("n1"), leave("n2"), leave("n3"), annotate(note="z")]),
-)  # fmt: skip
+)
 
 # `steps` are taken while the controller is away; all of them during one absence.
 RESTARTS: Final = (
@@ -270,14 +274,15 @@ RESTARTS: Final = (
     served("restart, status edited", edit()),
     served("restart, foreign class by ClusterIP", become("ClusterIP"), become("LoadBalancer", loadBalancerClass=FOREIGN_CLASS)),
     served("restart, ports, annotation and type there and back", spec(ports=ports(http=81)), annotate(note="9"), become("ClusterIP"),
-           become("LoadBalancer")),  # fmt: skip
+           become("LoadBalancer")),
     fresh("restart, created meanwhile", C),
     fresh("restart, created and deleted meanwhile", C, delete()),
     served("restart, deleted, get fails", script("get", "error: boom"), delete()),
     served("restart, ensure fails", script("ensure", "error: boom")),
     Scenario("restart in the middle of a backoff", [script("ensure", "ok")], [script("ensure", *["error: boom"] * 9), C]),
     Scenario("restart in the middle of a clean-up", [script("delete", "ok")], [C, script("delete", *["error: boom"] * 9), delete()]),
-)  # fmt: skip
+)
+# fmt: on
 # Before all of them the nodes change, too, in a second restart.
 RESTART_NODES: Final = Scenario("restart, nodes changed", [leave("n3"), join("n4")], (C,))
 RESTART_NO_NODES: Final = Scenario("restart, no nodes left", [leave("n1", "n2", "n4")], (C,))

@@ -7,7 +7,8 @@ come between rounds. A `Sequence` holds both, so that it can be played again alo
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence as Steps
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Steps
 from typing import Final
 
 from tests.parity import steps

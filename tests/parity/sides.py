@@ -4,7 +4,6 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -225,7 +224,16 @@ def command(kind: str, binaries: Mapping[str, Path], kubeconfig: Path, port: int
         ]
     module = "tests.parity.quick" if quick else "ccm_lb"
     # The comparison is about what is done; the pause for which node changes are gathered has a row of its own in the page.
-    return [sys.executable, "-m", module, "run", *common, f"--secure-port={port}", "--port=0", "--node-sync-debounce=0.2"]
+    return [
+        sys.executable,
+        "-m",
+        module,
+        "run",
+        *common,
+        f"--secure-port={port}",
+        "--port=0",
+        "--node-sync-debounce=0.2",
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -244,7 +252,7 @@ async def running(
         if kind == "ccm":
             kubeconfig = await plane.service_account_kubeconfig("kube-system", "ccm-lb")
         cloud = await stack.enter_async_context(ScriptedCloud())
-        path = f"{backend.entry_point()}:{os.getcwd()}"
+        path = f"{backend.entry_point()}:{Path.cwd()}"
         environment = ["/usr/bin/env", f"PEER_CLOUD={cloud.url}", f"PYTHONPATH={path}"]
         log, (port,) = directory / f"{kind}.log", free_ports(1)
         process = Process(kind, [*environment, *command(kind, binaries, kubeconfig, port, quick=quick)], log)

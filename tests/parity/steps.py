@@ -186,7 +186,9 @@ def node_label(name: str, value: str | None, key: str = EXCLUDE) -> Step:
 
 
 def ready(name: str, status: str) -> Step:
-    return node_patch(f"Ready={status}", name, {"status": {"conditions": [{"type": "Ready", "status": status}]}}, "status")
+    return node_patch(
+        f"Ready={status}", name, {"status": {"conditions": [{"type": "Ready", "status": status}]}}, "status"
+    )
 
 
 def cordon(name: str, value: bool | None) -> Step:  # noqa: FBT001

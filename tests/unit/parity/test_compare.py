@@ -89,7 +89,10 @@ def test_a_rewritten_page_keeps_reasons_and_everything_around() -> None:
     ("occurrence", "text"),
     [
         (("s", "Normal", "EnsuredLoadBalancer", "Ensured load balancer", "service-controller"), "EnsuredLoadBalancer"),
-        (("l", "Normal", "EnsuredLoadBalancer", "Ensured load balancer", "service-controller"), "l: EnsuredLoadBalancer"),
+        (
+            ("l", "Normal", "EnsuredLoadBalancer", "Ensured load balancer", "service-controller"),
+            "l: EnsuredLoadBalancer",
+        ),
         (
             ("s", "Warning", "EnsuredLoadBalancer", "Ensured load balancer", "service-controller"),
             "EnsuredLoadBalancer (Warning: Ensured load balancer)",
@@ -117,7 +120,9 @@ def test_what_a_controller_may_change_of_a_service_shows() -> None:
     assert observe.service_text(service) == (
         "LoadBalancer, class x.y/z, deleting, finalizers cleanup example.com/guard, address 192.0.2.1 VIP 80:E, condition T=True R"
     )
-    assert observe.service_text({"metadata": {}, "spec": {"type": "ClusterIP"}}) == "ClusterIP, no finalizer, no address"
+    assert (
+        observe.service_text({"metadata": {}, "spec": {"type": "ClusterIP"}}) == "ClusterIP, no finalizer, no address"
+    )
     assert observe.service_text(None) == "gone"
 
 

@@ -31,7 +31,7 @@ def with_finalizers(one: Json, *names: str, manager: str = "") -> Json:
     changed = copy.deepcopy(one)
     changed["metadata"]["finalizers"] = list(names)
     if manager:
-        fields = {"f:metadata": {"f:finalizers": {f'v:"{name}"': {} for name in names}}}
+        fields: Json = {"f:metadata": {"f:finalizers": {f'v:"{name}"': {} for name in names}}}
         changed["metadata"]["managedFields"] = [{"manager": manager, "fieldsV1": fields}]
     return changed
 
@@ -52,9 +52,13 @@ FOREIGN = with_finalizers(service(loadBalancerClass="x.y/z"))
     ("live", "made", "fault"),
     [
         pytest.param(service(), {}, "s: no load balancer", id="none"),
-        pytest.param(service(), {"u0": (service(), TARGETS), "u1": (service(), TARGETS)}, "s: leaked load balancer", id="two"),
+        pytest.param(
+            service(), {"u0": (service(), TARGETS), "u1": (service(), TARGETS)}, "s: leaked load balancer", id="two"
+        ),
         pytest.param(service(), {"u1": (service(ports=[{"port": 81}]), TARGETS)}, "s: outdated ports", id="ports"),
-        pytest.param(service(sessionAffinity="ClientIP"), {"u1": (service(), TARGETS)}, "s: outdated sessionAffinity", id="spec"),
+        pytest.param(
+            service(sessionAffinity="ClientIP"), {"u1": (service(), TARGETS)}, "s: outdated sessionAffinity", id="spec"
+        ),
         pytest.param(service(), {"u1": (service(), NODES)}, "s: outdated nodes", id="nodes"),
         pytest.param(with_finalizers(service()), {"u1": (service(), TARGETS)}, "s: no finalizer", id="finalizer"),
         pytest.param(None, {"u1": (service(), TARGETS)}, "s: leaked load balancer", id="gone"),
