@@ -57,7 +57,7 @@ def spec(name: str = "s", **fields: Any) -> Step:
     return patch(f"set{_words(fields)}", {"spec": fields}, name)
 
 
-def annotate(name: str = "s", **notes: str | None) -> Step:
+def annotate(name: str = "s", /, **notes: str | None) -> Step:
     return patch(f"annotate {notes}", {"metadata": {"annotations": notes}}, name)
 
 
