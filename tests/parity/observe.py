@@ -1,12 +1,14 @@
 """What is compared, in a form that two runs have in common; pure."""
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Json = Mapping[str, Any]
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+_CHANCE = re.compile(r"(?<=healthCheckNodePort )\d+")  # a number that the API server drew
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 COMPONENT = "service-controller"
 
@@ -76,7 +78,7 @@ def event_texts(occurrences: Sequence[Occurrence]) -> list[str]:
 def _event_text(one: Occurrence) -> str:
     text = one.reason if one.service == "s" else f"{one.service}: {one.reason}"
     if USUAL.get(one.reason) != (one.type, one.message):
-        text += f" ({one.type}: {one.message})"
+        text += f" ({one.type}: {_CHANCE.sub('N', one.message)})"
     return text if one.component == COMPONENT else f"{text} from {one.component}"
 
 

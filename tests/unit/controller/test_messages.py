@@ -52,6 +52,7 @@ def test_every_word_has_its_type() -> None:
         messages.missing(["IPv6"]),
         messages.unknown_ports("a/b", [22]),
         messages.ports_not_served([]),
+        messages.address_changed(["192.0.2.1"], []),
         messages.undone_by_the_cloud(),
         messages.contested(messages.STATUS_CHANGED, ["other"], certain=True),
     ]
