@@ -3,6 +3,8 @@
 # by default, starts the controller; `docker build --target fakecloud .` makes the same image start the cloud.
 FROM python:3.13.9-slim-bookworm AS build
 WORKDIR /src
+# For strip: uvloop's library comes with 12 MB of debugging symbols.
+RUN apt-get update -qq && apt-get install -qq --yes --no-install-recommends binutils >/dev/null
 COPY requirements.lock ./
 # What is never imported goes: the generated models and APIs of the kubernetes client (a million lines), pygments' lexers (which rich needs
 # for source code alone), sources of compiled modules, and every program but ours.
@@ -11,6 +13,7 @@ RUN python -m venv /opt/ccm-lb \
  && cd /opt/ccm-lb/lib/python3*/site-packages \
  && rm kubernetes/client/models/[a-z]*.py kubernetes/client/api/[a-z]*.py kubernetes/aio/client/models/[a-z]*.py kubernetes/aio/client/api/[a-z]*.py \
  && rm pygments/lexers/[a-z]*.py \
+ && find . -name '*.so' -exec strip --strip-debug {} + \
  && find . -type d \( -name tests -o -name test \) -prune -exec rm -r {} + \
  && find . -type f \( -name '*.c' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.pyi' \) -delete
 COPY pyproject.toml README.md LICENSE ./

@@ -36,8 +36,9 @@ class Image:
         """
         mounts: list[str] = []
         for place, source in (volumes or {}).items():
-            self._make_place(place, source)
-            mounts += [str(source), place]
+            inside = self._resolved(place)
+            self._make_place(inside, source)
+            mounts += [str(source), inside]
         environment = [*self.config["Env"], *(f"{name}={value}" for name, value in variables.items())]
         user = str(self.config["User"]).partition(":")[0]
         return [
@@ -54,6 +55,15 @@ class Image:
             *("sh", "-c", _SCRIPT, "pod", str(self.root), user, str(len(mounts) // 2), *mounts),
             *("/usr/bin/env", "-i", *environment, *self.config["Entrypoint"], *(arguments or self.config["Cmd"])),
         ]
+
+    def _resolved(self, place: str) -> str:
+        """The place as it is called inside without links: one such as /var/run leads elsewhere when it is followed from outside."""
+        found = Path("/")
+        for part in Path(place).parts[1:]:
+            found /= part
+            if (link := self.root / found.relative_to("/")).is_symlink():
+                found = found.parent / link.readlink()
+        return str(found)
 
     def _make_place(self, place: str, source: Path) -> None:
         target = self.root / place.lstrip("/")
