@@ -20,10 +20,16 @@ class Controller:
     """
 
     def __init__(
-        self, directory: Path, kubeconfig: Path, cloud_config: Path, *flags: str, name: str = "ccm-lb"
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        cloud_config: Path,
+        *flags: str,
+        name: str = "ccm-lb",
+        mounts: pod.Mounts | None = None,
     ) -> None:
         told = ("--cloud-provider=fakecloud", f"--cloud-config={cloud_config}", f"--kubeconfig={kubeconfig}", "-v=2")
-        self._make(directory, name, pod.Mounts(), "run", *told, *flags)
+        self._make(directory, name, mounts or pod.Mounts(), "run", *told, *flags)
 
     @classmethod
     def in_pod(cls, directory: Path, mounts: pod.Mounts, *arguments: str) -> Self:

@@ -12,7 +12,7 @@ import yaml
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
 from tests.faultproxy.proxy import FaultProxy
-from tests.harness import objects
+from tests.harness import objects, pod
 from tests.harness.backends import NodePorts, fetch
 from tests.harness.cloud import Fakecloud
 from tests.harness.controller import Controller
@@ -38,11 +38,16 @@ class Stack:
     network: str  # the first three numbers of the nodes' addresses
 
     def controller(
-        self, *flags: str, kubeconfig: Path | None = None, cloud_url: str | None = None, name: str = "ccm-lb"
+        self,
+        *flags: str,
+        kubeconfig: Path | None = None,
+        cloud_url: str | None = None,
+        name: str = "ccm-lb",
+        mounts: pod.Mounts | None = None,
     ) -> Controller:
-        """A replica, not started yet; `kubeconfig` and `cloud_url` put a proxy in between."""
+        """A replica, not started yet; `kubeconfig` and `cloud_url` put a proxy in between, `mounts` adds to its container."""
         config = self.cloud.config(cloud_url)
-        return Controller(self.directory, kubeconfig or self.kubeconfig, config, *flags, name=name)
+        return Controller(self.directory, kubeconfig or self.kubeconfig, config, *flags, name=name, mounts=mounts)
 
     def through(self, proxy: FaultProxy) -> Path:
         """The controller's kubeconfig with a fault proxy in front of the API server."""

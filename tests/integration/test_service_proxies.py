@@ -14,7 +14,7 @@ from tests.controlplane.kube import Kube
 from tests.data.applied import made
 from tests.faultproxy.proxy import FaultProxy
 from tests.faultproxy.rules import Match
-from tests.harness import objects
+from tests.harness import objects, pod
 from tests.harness.controller import Controller
 from tests.harness.stack import MANIFESTS, SETTLE, Stack
 
@@ -22,6 +22,7 @@ USER = "system:serviceaccount:kube-system:ccm-lb"
 MISMATCH = "IPModeMismatch"
 
 # A cloud whose health probes come from the load balancer's own address: with IPVS they are answered only if that is not on the nodes.
+PROBING = "--cloud-provider=probing"
 BACKEND = """
 import dataclasses
 
@@ -40,16 +41,16 @@ class ProbingBackend(FakecloudBackend):
 
 
 @pytest.fixture
-def probing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The flag for that cloud, which is installed for the controllers of this test alone."""
+def probing(tmp_path: Path) -> pod.Mounts:
+    """That cloud, to be installed beside a controller: `stack.controller(PROBING, mounts=probing)`."""
     folder = tmp_path / "installed"
     metadata = folder / "probing-1.0.dist-info"
     metadata.mkdir(parents=True)
     (folder / "probing_backend.py").write_text(BACKEND)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: probing\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[ccm_lb.backends]\nprobing = probing_backend:ProbingBackend\n")
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    return "--cloud-provider=probing"
+    files = {f"/opt/probing/{file.relative_to(folder)}": file for file in folder.rglob("*") if file.is_file()}
+    return pod.Mounts(files, {"PYTHONPATH": "/opt/probing"})
 
 
 async def wait_shown(controller: Controller, **labels: str) -> None:
@@ -137,7 +138,7 @@ async def test_what_arrives_is_shown_and_the_owners_of_services_that_it_ignores_
 
 @pytest.mark.scenario("B56")
 async def test_the_ip_mode_of_services_follows_kube_proxys_mode_and_is_proxy_while_both_run(
-    stack: Stack, probing: str
+    stack: Stack, probing: pod.Mounts
 ) -> None:
     names = ("web", "old")
 
@@ -158,7 +159,7 @@ async def test_the_ip_mode_of_services_follows_kube_proxys_mode_and_is_proxy_whi
 
     async with (
         made(stack.kube, data.objects("kubeadm", MODE="iptables")),
-        stack.controller(probing) as controller,
+        stack.controller(PROBING, mounts=probing) as controller,
     ):
         await controller.start_ready()
         for number, name in enumerate(names):
@@ -182,10 +183,10 @@ async def test_the_ip_mode_of_services_follows_kube_proxys_mode_and_is_proxy_whi
         assert sorted(await writes(stack, position, names)) == sorted(2 * names), "one for each change and Service"
 
 
-async def test_a_start_in_a_cluster_with_ipvs_publishes_proxy_at_once(stack: Stack, probing: str) -> None:
+async def test_a_start_in_a_cluster_with_ipvs_publishes_proxy_at_once(stack: Stack, probing: pod.Mounts) -> None:
     async with (
         made(stack.kube, data.objects("kubeadm", MODE="ipvs")),
-        stack.controller(probing) as controller,
+        stack.controller(PROBING, mounts=probing) as controller,
     ):
         await stack.create(objects.service("web"))
         await controller.start_ready()
