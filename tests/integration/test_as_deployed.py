@@ -43,7 +43,7 @@ async def test_every_controller_of_these_tests_runs_as_the_image_does(stack: Sta
         assert variables(controller.pid) == {"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
         assert os.statvfs(root).f_flag & os.ST_RDONLY
         # But for the folders in which this checkout and its Python lie.
-        mounted = {str(path).split(os.sep)[1] for path in (pod.ROOT, sys.prefix, sys.base_prefix)}
+        mounted = {Path(path).parts[1] for path in (pod.ROOT, sys.prefix, sys.base_prefix)}
         assert not [name for name in {"home", "work", "var", "srv"} - mounted if (root / name).exists()]
         assert not controller.logged("the watch ended"), controller.last_words()
 
