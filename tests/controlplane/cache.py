@@ -22,8 +22,8 @@ class Cache:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Cache":
-        """`$CCM_LB_CACHE`, else `$XDG_CACHE_HOME/ccm-lb`, else `~/.cache/ccm-lb`."""
-        chosen = environment.get("CCM_LB_CACHE")
+        """`$CONTROLPLANE_CACHE`, else `$XDG_CACHE_HOME/ccm-lb`, else `~/.cache/ccm-lb`."""
+        chosen = environment.get("CONTROLPLANE_CACHE")
         if chosen:
             return cls(Path(chosen).expanduser().absolute())
         base = environment.get("XDG_CACHE_HOME")

@@ -83,7 +83,7 @@ class Reader:
 def reader(kubectl: Path, admin: Path) -> Reader:
     return Reader(
         (Path(sys.prefix) / "bin", kubectl.parent),
-        {"KUBECONFIG": str(admin), "CCM_LB_CACHE": str(Cache.from_environment().root)},
+        {"KUBECONFIG": str(admin), "CONTROLPLANE_CACHE": str(Cache.from_environment().root)},
     )
 
 

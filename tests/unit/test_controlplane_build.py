@@ -91,7 +91,7 @@ def test_the_version_is_linked_into_kubernetes_only() -> None:
 @pytest.mark.parametrize(
     ("environment", "root"),
     [
-        ({"CCM_LB_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, Path("/a")),
+        ({"CONTROLPLANE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, Path("/a")),
         ({"XDG_CACHE_HOME": "/b"}, Path("/b/ccm-lb")),
         ({}, Path.home() / ".cache" / "ccm-lb"),
     ],
@@ -101,7 +101,7 @@ def test_the_cache_is_where_the_environment_says(environment: dict[str, str], ro
 
 
 def test_only_finished_binaries_are_found(tmp_path: Path) -> None:
-    environment = {"CCM_LB_CACHE": str(tmp_path)}
+    environment = {"CONTROLPLANE_CACHE": str(tmp_path)}
     place = Cache(tmp_path).place(APISERVER, "1.34.4")
     assert build.find_binaries(["kube-apiserver"], "1.34.4", environment) == {}
     executable(place)
@@ -109,7 +109,7 @@ def test_only_finished_binaries_are_found(tmp_path: Path) -> None:
 
 
 def test_kubebuilder_s_binaries_come_first_and_must_be_complete(tmp_path: Path) -> None:
-    environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "CCM_LB_CACHE": str(tmp_path / "cache")}
+    environment = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "CONTROLPLANE_CACHE": str(tmp_path / "cache")}
     given = executable(tmp_path / "assets" / "kube-apiserver")
     executable(Cache(tmp_path / "cache").place(APISERVER, "1.34.4"))
     assert build.find_binaries(["kube-apiserver"], "1.34.4", environment) == {"kube-apiserver": given}
