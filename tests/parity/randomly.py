@@ -100,6 +100,8 @@ async def _on_side(side: Side, many: Many[Sequence]) -> dict[str, End]:
         await asyncio.gather(*(_moves(side, namespaces[name], items) for name, items in rounds.items()))
         if away:
             side.start()
+            # What comes next is not to happen while it is still away.
+            await side.barrier()
     await side.at_rest(list(namespaces.values()), retry=BASE)
     ends = {name: await _end(side, namespace) for name, namespace in namespaces.items()}
     await asyncio.gather(*(side.clear(namespace) for namespace in namespaces.values()))
