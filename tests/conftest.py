@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import asyncio
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,5 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
     On Python 3.11 pytest-asyncio makes a loop where a synchronous test comes first, nobody closes it, and warnings are errors here.
     """
     asyncio.set_event_loop(None)
+    # Ignored signals are inherited: started by nohup, or in the background of a script, no child of the tests could be told to end.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     # What a worker of xdist plays is told to the process that started it, which takes the note.
     config.pluginmanager.register(record.from_environment(writes=not hasattr(config, "workerinput")), "scenarios")
