@@ -29,7 +29,7 @@ import abc
 import dataclasses
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from ccm_lb import annotations as ccm_annotations
+from ccm_lb.backends.actual import ActualLoadBalancer, Settings
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 from ccm_lb.redaction import Secrets
@@ -48,6 +49,7 @@ __all__ = [
     "EventRecorder",
     "Honoured",
     "LoadBalancerBackend",
+    "Reads",
     "Response",
     "Transport",
     "default_load_balancer_name",
@@ -167,6 +169,14 @@ class Honoured(enum.StrEnum):
     HEALTH_CHECK_PROTOCOL = ccm_annotations.HEALTH_CHECK_PROTOCOL
 
 
+class Reads(enum.Enum):
+    """What of a cloud's load balancers can be read as they are; for `LoadBalancerBackend.reads`."""
+
+    NOTHING = "nothing"
+    ONE = "one"  # that of one Service
+    ALL = "all"  # also all of the cluster, in pages
+
+
 class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
     """One cloud's load balancers. Opened before the first call and closed after the last, by the core."""
 
@@ -180,6 +190,13 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
 
     Silence is a no: what a Service asks for and is not named here is named to its user in an event. Whether source ranges are
     enforced, `traffic` says.
+    """
+
+    reads: ClassVar[Reads] = Reads.NOTHING
+    """
+    What `read_load_balancers` answers. More than NOTHING takes `desired_settings`, too, and then what is changed in the cloud behind the
+    controller's back is found, named and repaired; ALL finds it without a request for each Service, spares them at a restart, and
+    finds load balancers whose Service is gone.
     """
 
     def __init__(self, context: BackendContext[ConfigT]) -> None:
@@ -260,6 +277,37 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         `service` is as last seen, its type or class may have changed, and it may be gone from the API. Never touches what another
         owner holds.
         """
+
+    # ---- what is there, beside what is wanted: optional, see `reads`
+
+    def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        """
+        The load balancers of this cluster (`context.cluster_id`) as the cloud has them, page by page, half-made ones included; with
+        `uid`, only that of the Service with this UID, an empty page or none if there is none.
+
+        An async generator that only reads, asked by replicas and commands that do not hold the Lease as well, and while another
+        call for the same Service is under way. Whoever is not tagged as this cluster's is never among them. All of them may be as old as
+        the cloud's list is; that of one Service is as it is now. What was created while the pages were read may be missing.
+
+        Raises as `get_load_balancer`: a page that cannot be read is an error, never a shorter list.
+        """
+        raise NotImplementedError(f"{type(self).__name__} reads no load balancers")
+
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        """
+        What `ensure_load_balancer` would make of `service` and `nodes`, in the words of `read_load_balancers`; the cloud is not asked.
+
+        After a successful ensure it differs in nothing from what is read then. Raises what ensure raises for such a Service.
+        """
+        raise NotImplementedError(f"{type(self).__name__} tells no settings")
+
+    def status_of(self, service: Service, actual: ActualLoadBalancer) -> LoadBalancerStatus | None:  # noqa: ARG002
+        """
+        What `ensure_load_balancer` would answer for a load balancer that needs no change; the cloud is not asked.
+
+        It spares the request after a restart. None, the default: not known, ensure is asked.
+        """
+        return None
 
 
 def default_load_balancer_name(service: Service) -> str:

@@ -5,7 +5,7 @@ What ipMode its addresses get follows from `traffic`; that is made from the same
 """
 
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,10 +13,13 @@ from pydantic import Field, model_validator
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends import fakecloud_requests as requests
-from ccm_lb.backends.base import BackendConfig, BackendContext, Honoured, LoadBalancerBackend, Response
+from ccm_lb.backends.actual import STATE, ActualLoadBalancer, Settings
+from ccm_lb.backends.base import BackendConfig, BackendContext, Honoured, LoadBalancerBackend, Reads, Response
 from ccm_lb.errors import CCMError, ConfigError, PortsError, TerminalError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service
+
+_PAGE = 100  # load balancers in one answer; each may have thousands of targets
 
 
 class FakecloudConfig(BackendConfig):
@@ -91,11 +94,15 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         }
     )
 
+    reads = Reads.ALL
+
     def __init__(self, context: BackendContext[FakecloudConfig]) -> None:
         super().__init__(context)
         self._token: str | None = context.config.token
         self._delivery: str | None = context.config.delivery  # until the cloud has said it
         self._ids: dict[str, str] = {}  # of load balancers that were seen, by the Service's UID
+        # By UID, the listeners and servers that the cloud refused, and that its load balancer therefore lacks.
+        self._left_out: dict[str, set[str]] = {}
 
     async def open(self) -> None:
         """
@@ -124,14 +131,13 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         )
 
     async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
-        found = await self._find(service)
-        return self._published(service, found[0]) if found else None
+        found = await self._find(service.uid)
+        return self.status_of(service, requests.actual_load_balancer(found[0])) if found else None
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
-        config = self.context.config
-        options = annotations.parse(service)
-        wanted = requests.desired(service, nodes, options, config.proxy_protocol, ask_kube_proxy=config.ask_kube_proxy)
-        found = await self._find(service)
+        wanted = await self._desired(service, nodes)
+        self._left_out.pop(service.uid, None)
+        found = await self._find(service.uid)
         if found and found[0]["state"] == "error":
             load_balancer = await self._repair(service, found[0], wanted)
         elif found and found[0]["state"] == "deleting":
@@ -140,18 +146,15 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             load_balancer = await self._update(service, found[0], wanted)
         else:
             owner = {"cluster": self.context.cluster_id, "uid": service.uid}
-            name = await self.get_load_balancer_name(service)
-            load_balancer = await self._write(
-                service, "POST", "/v1/load-balancers", {"name": name, "owner": owner, **wanted}
-            )
+            load_balancer = await self._write(service, "POST", "/v1/load-balancers", {"owner": owner, **wanted})
             self._ids[service.uid] = load_balancer["id"]
             # The answer to a create is the first load balancer of this owner: made by a request whose reply was lost, it is older.
             load_balancer = await self._update(service, load_balancer, wanted)
         requests.check_carried_out(load_balancer)
-        return self._published(service, load_balancer)
+        return self.status_of(service, requests.actual_load_balancer(load_balancer))
 
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
-        found = await self._find(service)
+        found = await self._find(service.uid)
         if not found:
             raise CCMError("the load balancer is not there")
         requests.check_carried_out(
@@ -159,7 +162,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         )
 
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
-        for load_balancer in await self._find(service):
+        for load_balancer in await self._find(service.uid):
             response = await self._delete(load_balancer)
             if response.status == 202 and load_balancer["state"] == "error":
                 raise CCMError(
@@ -168,6 +171,12 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             if response.status == 202:
                 requests.check_carried_out(response.json())
         self._ids.pop(service.uid, None)
+        self._left_out.pop(service.uid, None)
+
+    async def _desired(self, service: Service, nodes: Sequence[Node]) -> dict[str, Any]:
+        config, options = self.context.config, annotations.parse(service)
+        wanted = requests.desired(service, nodes, options, config.proxy_protocol, ask_kube_proxy=config.ask_kube_proxy)
+        return {"name": await self.get_load_balancer_name(service), **wanted}
 
     async def _delete(self, load_balancer: Mapping[str, Any]) -> Response:
         """202 says that the cloud still works on it."""
@@ -190,12 +199,52 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             raise CCMError(f"the load balancer {broken['id']} is in an error; its settings were sent again")
         return repaired
 
+    # ---- what is there, beside what is wanted
+
+    async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        if uid is not None:
+            yield [requests.actual_load_balancer(one) for one in await self._find(uid)]
+            return
+        params: dict[str, str] = {"cluster": self.context.cluster_id, "limit": str(_PAGE)}
+        while True:
+            page = (await self._call("GET", "/v1/load-balancers", params=params)).json()
+            found = [requests.actual_load_balancer(one) for one in page["items"]]
+            for one in found:
+                self._ids.setdefault(one.owner_uid, one.id)
+            yield found
+            if page["nextCursor"] is None:
+                return
+            params["cursor"] = page["nextCursor"]
+
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        wanted = requests.without(await self._desired(service, nodes), self._left_out.get(service.uid, ()))
+        return {**requests.described(wanted), STATE: "active"}
+
+    def status_of(self, service: Service, actual: ActualLoadBalancer) -> LoadBalancerStatus:
+        """The addresses; ports that have no listener are in error."""
+        try:
+            mode = ipmode.decide(Inputs(self.traffic(service))).mode
+        except TerminalError:
+            mode = self.context.config.ip_mode or IPMode.PROXY  # looked up and removed whatever the annotations say
+        listeners = actual.settings["listeners"]
+        served = set(listeners) if isinstance(listeners, tuple) else set()
+        errors = [one for one in requests.without_node_port(service) if requests.listener_name(one) not in served]
+        known = set(map(requests.listener_name, errors))
+        errors += [
+            PortStatus(port=port.port, protocol=port.protocol, error=portstatus.PROTOCOL_NOT_SUPPORTED)
+            for port in service.spec.ports
+            if requests.listener_name(port) not in served | known
+        ]
+        return LoadBalancerStatus(
+            ingress=tuple(LoadBalancerIngress(ip=ip, ip_mode=mode, ports=tuple(errors)) for ip in actual.addresses)
+        )
+
     # ---- the difference, and nothing else
 
     async def _update(
         self, service: Service, existing: Mapping[str, Any], wanted: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        difference = {name: value for name, value in wanted.items() if not requests.same(existing.get(name), value)}
+        difference = requests.changed_fields(existing, wanted)
         if not difference:
             return existing
         path = f"/v1/load-balancers/{existing['id']}"
@@ -212,6 +261,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         """Send it; without the servers, and for an existing load balancer the listeners, that the cloud refuses."""
         response = await self._call(method, path, body, accept=(200, 201, 422))
         if response.status == 422 and (refused := requests.refused_listeners(response, body)):
+            self._leave_out(service, map(requests.listener_name, refused))
             if existing is None:
                 raise PortsError(f"the ports {portstatus.words(refused)} cannot be served", refused)
             keys = {(port.protocol, port.port) for port in refused}
@@ -222,29 +272,35 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             self.context.events.event(
                 service, "Warning", "UnknownServer", f"The cloud does not know the servers {names}: they get no traffic"
             )
-            targets = [target for target in body["targets"] if target.get("server") not in unknown]
-            response = await self._call(method, path, {**body, "targets": targets}, accept=(200, 201, 422))
+            self._leave_out(service, unknown)
+            rest = {**body, "targets": [target for target in body["targets"] if target.get("server") not in unknown]}
+            if existing is not None:
+                return await self._update(service, existing, rest)
+            response = await self._call(method, path, rest, accept=(200, 201, 422))
         if response.status == 422:
             raise TerminalError(requests.complaint(response))
         load_balancer: Mapping[str, Any] = response.json()
         return load_balancer
 
+    def _leave_out(self, service: Service, names: Iterable[str]) -> None:
+        self._left_out.setdefault(service.uid, set()).update(names)
+
     # ---- the API
 
-    async def _find(self, service: Service) -> list[Mapping[str, Any]]:
+    async def _find(self, uid: str) -> list[Mapping[str, Any]]:
         # A list may lag behind what was changed; what is read by its id does not. So a list names the load balancer, and no more.
-        known = self._ids.get(service.uid) or await self._listed(service)
+        known = self._ids.get(uid) or await self._listed(uid)
         if known is None:
             return []
         response = await self._call("GET", f"/v1/load-balancers/{known}", accept=(200, 404))
         if response.status == 200:
-            self._ids[service.uid] = known
+            self._ids[uid] = known
             return [response.json()]
-        forgotten = self._ids.pop(service.uid, None)
-        return await self._find(service) if forgotten else []
+        forgotten = self._ids.pop(uid, None)
+        return await self._find(uid) if forgotten else []
 
-    async def _listed(self, service: Service) -> str | None:
-        owner = {"cluster": self.context.cluster_id, "owner": service.uid}
+    async def _listed(self, uid: str) -> str | None:
+        owner = {"cluster": self.context.cluster_id, "owner": uid}
         items = (await self._call("GET", "/v1/load-balancers", params=owner)).json()["items"]
         return str(items[0]["id"]) if items else None
 
@@ -290,22 +346,3 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 ) from error
             self.context.secrets.add(self._token)
         return self._token
-
-    def _published(self, service: Service, load_balancer: Mapping[str, Any]) -> LoadBalancerStatus:
-        """The addresses; ports that have no listener are in error."""
-        try:
-            mode = ipmode.decide(Inputs(self.traffic(service))).mode
-        except TerminalError:
-            mode = self.context.config.ip_mode or IPMode.PROXY  # looked up and removed whatever the annotations say
-        served = {(one["protocol"], one["port"]) for one in load_balancer["listeners"]}
-        errors = [port for port in requests.without_node_port(service) if (port.protocol, port.port) not in served]
-        known = {(port.protocol, port.port) for port in errors}
-        errors += [
-            PortStatus(port=port.port, protocol=port.protocol, error=portstatus.PROTOCOL_NOT_SUPPORTED)
-            for port in service.spec.ports
-            if (port.protocol, port.port) not in served | known
-        ]
-        addresses = [one["address"] for one in load_balancer["addresses"]]
-        return LoadBalancerStatus(
-            ingress=tuple(LoadBalancerIngress(ip=ip, ip_mode=mode, ports=tuple(errors)) for ip in addresses)
-        )

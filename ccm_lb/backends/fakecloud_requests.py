@@ -2,17 +2,20 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm_lb import portstatus
 from ccm_lb.annotations import HealthCheckProtocol, Options, ProxyProtocol
+from ccm_lb.backends import actual
+from ccm_lb.backends.actual import ActualLoadBalancer, Value
 from ccm_lb.backends.base import Response
 from ccm_lb.errors import CCMError, PortsError, RetryAfterError
-from ccm_lb.objects import Node, PortStatus, Service
+from ccm_lb.objects import Node, PortStatus, Service, ServicePort
 
 log = logging.getLogger(__name__)
 
+SERVICE = "kubernetes.io/service"  # a tag: the Service's namespace and name, for people
 REPAIRED = "ccm-lb.dev/repaired-after"  # a tag: the action whose error the load balancer was repaired after
 PENDING_PAUSE = 2.0  # seconds until a load balancer is looked at again whose change the cloud still works on
 PROVIDER_PREFIX = "fakecloud://"  # of a node's providerID; the rest is the server's id
@@ -48,8 +51,20 @@ def desired(
         "healthCheck": health_check(service, options, ask_kube_proxy=ask_kube_proxy),
         "sourceRanges": list(options.source_ranges),
         "sessionAffinity": _session_affinity(service),
-        "tags": {"kubernetes.io/service": str(service.key)},
+        "tags": {SERVICE: str(service.key)},
     }
+
+
+def listener_name(port: ServicePort | PortStatus) -> str:
+    """What `described` calls the listener of a port."""
+    return f"{port.protocol}/{port.port}"
+
+
+def without(wanted: Mapping[str, Any], left_out: Collection[str]) -> dict[str, Any]:
+    """The load balancer without the listeners, and the servers, of these names."""
+    listeners = [one for one in wanted["listeners"] if f"{one['protocol']}/{one['port']}" not in left_out]
+    targets = [one for one in wanted["targets"] if one.get("server") not in left_out]
+    return {**wanted, "listeners": listeners, "targets": targets}
 
 
 def without_node_port(service: Service) -> list[PortStatus]:
@@ -96,22 +111,80 @@ def targets_of(service: Service, nodes: Sequence[Node]) -> Iterable[dict[str, st
                 log.info("a node has no address of a family", extra={"node": node.name, "family": family})
 
 
-def same(existing: object, wanted: object) -> bool:
-    """Whether the cloud already has what is wanted; what it filled in by itself is its own affair."""
-    if isinstance(wanted, dict) and isinstance(existing, dict):
-        return all(same(existing.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(existing, list):
-        # The order in which a Service lists its ports means nothing.
-        pairs = zip(sorted(existing, key=_listener), sorted(wanted, key=_listener), strict=False)
-        return len(wanted) == len(existing) and all(same(one, other) for one, other in pairs)
-    return existing == wanted
+def described(load_balancer: Mapping[str, Any]) -> dict[str, Value]:
+    """What is asked for, or what the cloud shows, in words that can be compared: see `ccm_lb.backends.actual`."""
+    found: dict[str, Value] = {}
+    for name in load_balancer.keys() & _DESCRIBED.keys():
+        found |= _DESCRIBED[name](load_balancer[name])
+    return found
 
 
-def _listener(item: object) -> tuple[str, int]:
-    """What listeners are told apart by; everything else stays where it is."""
-    if not isinstance(item, Mapping) or "targetPort" not in item:
-        return "", 0
-    return str(item["protocol"]), int(item["port"])
+def changed_fields(existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `wanted` that the load balancer has not; what the cloud filled in by itself is its own affair."""
+    shown = described(existing)
+    return {
+        name: value
+        for name, value in wanted.items()
+        if actual.differences(described({name: value}), ActualLoadBalancer("", "", (), shown))
+    }
+
+
+def actual_load_balancer(shown: Mapping[str, Any]) -> ActualLoadBalancer:
+    """A load balancer as the cloud shows it."""
+    settled = shown["state"] not in ("pending", "deleting")
+    state = {actual.STATE: shown["state"]} if settled else {}
+    return ActualLoadBalancer(
+        id=shown["id"],
+        owner_uid=shown["owner"]["uid"],
+        addresses=tuple(one["address"] for one in shown["addresses"]),
+        settings={**described(shown), **state},
+        service=shown["tags"].get(SERVICE, ""),
+        created_at=shown["createdAt"],
+        settled=settled,
+    )
+
+
+def _listeners(listeners: Sequence[Mapping[str, Any]]) -> dict[str, Value]:
+    by_name = {f"{one['protocol']}/{one['port']}": one for one in listeners}
+    found: dict[str, Value] = {"listeners": tuple(by_name)}
+    for name, one in by_name.items():
+        found[f"listeners[{name}].targetPort"] = one["targetPort"]
+        found[f"listeners[{name}].name"] = one.get("name")
+        found[f"listeners[{name}].proxyProtocol"] = one.get("proxyProtocol", "none")
+        found[f"listeners[{name}].healthCheck"] = "its own" if one.get("healthCheck") else None
+    return found
+
+
+def _targets(targets: Sequence[Mapping[str, Any]]) -> dict[str, Value]:
+    """A target's own port, weight and drain, none of which is ever asked for, stand in its name."""
+    return {"targets": tuple(_target(one) for one in targets)}
+
+
+def _target(target: Mapping[str, Any]) -> str:
+    beyond = " ".join(f"{name}={target[name]}" for name in ("port", "weight", "drain") if target.get(name) is not None)
+    name = str(target.get("server") or target["address"])
+    return f"{name} ({beyond})" if beyond else name
+
+
+def _health_check(check: Mapping[str, Any] | None) -> dict[str, Value]:
+    """How often and how long is for those who run the cloud to choose."""
+    return {f"healthCheck.{name}": (check or {}).get(name) for name in ("protocol", "port", "path")}
+
+
+def _affinity(affinity: Mapping[str, Any] | None) -> dict[str, Value]:
+    return {f"sessionAffinity.{name}": (affinity or {}).get(name) for name in ("type", "timeoutSeconds")}
+
+
+_DESCRIBED: Mapping[str, Callable[[Any], dict[str, Value]]] = {
+    "name": lambda name: {"name": name},
+    "families": lambda families: {"families": ", ".join(families)},  # the first one is the primary one
+    "listeners": _listeners,
+    "targets": _targets,
+    "healthCheck": _health_check,
+    "sourceRanges": lambda ranges: {"sourceRanges": tuple(ranges)},
+    "sessionAffinity": _affinity,
+    "tags": lambda tags: {f"tags[{name}]": value for name, value in tags.items()},
+}
 
 
 def refused_listeners(response: Response, body: Mapping[str, Any]) -> list[PortStatus]:

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ccm_lb.backends.actual import ActualLoadBalancer
 from ccm_lb.backends.base import LoadBalancerBackend
 from ccm_lb.errors import CloudUnreachableError, RetryAfterError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
@@ -68,6 +69,10 @@ class Bench:
         by_uid = {one.owner_uid: one for one in found}
         assert len(by_uid) == len(found), f"more than one load balancer for a Service: {found}"
         return by_uid
+
+    async def read(self, uid: str | None = None) -> list[ActualLoadBalancer]:
+        """What the backend itself reads, all pages."""
+        return [one async for page in self.backend.read_load_balancers(uid) for one in page]
 
     async def seen_one(self) -> Seen:
         """The only load balancer there is."""

@@ -34,7 +34,8 @@ import pytest
 import pytest_asyncio
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Transport
+from ccm_lb.backends.actual import differences
+from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Reads, Transport
 from ccm_lb.errors import NotLeaderError, RetryAfterError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 from ccm_lb.testing import builders
@@ -285,6 +286,66 @@ class LoadBalancerConformance:
         await bench.delete()
         assert await bench.seen() == {}
 
+    # ---- what is there, beside what is wanted
+
+    async def test_what_is_read_after_an_ensure_is_what_is_desired(self, bench: Bench) -> None:
+        _needs(bench, Reads.ONE)
+        affine = {"spec": {"sessionAffinity": "ClientIP"}}
+        for service, nodes in (
+            (bench.service, bench.nodes),
+            (bench.service, ()),
+            (builders.changed(bench.service, _other_port(bench.service), affine), bench.nodes[:2]),
+        ):
+            status = await bench.ensure(service, nodes)
+            [found] = await bench.read(service.uid)
+            assert not differences(await bench.backend.desired_settings(service, nodes), found)
+            assert found.owner_uid == service.uid
+            assert set(found.addresses) == set(_addresses(status))
+            assert bench.backend.status_of(service, found) in (None, status)
+
+    async def test_a_setting_that_is_not_as_desired_is_a_difference(self, bench: Bench) -> None:
+        _needs(bench, Reads.ONE)
+        await bench.ensure(nodes=bench.nodes[:3])
+        [found] = await bench.read(bench.service.uid)
+        for service, nodes in (
+            (builders.changed(bench.service, _other_port(bench.service)), bench.nodes[:3]),
+            (bench.service, bench.nodes[1:]),
+            (bench.service, bench.nodes[:2]),
+        ):
+            assert differences(await bench.backend.desired_settings(service, nodes), found)
+
+    async def test_one_is_read_by_its_uid_and_none_of_another_cluster(self, bench: Bench) -> None:
+        _needs(bench, Reads.ONE)
+        assert await bench.read(bench.service.uid) == []
+        await settled(lambda: bench.neighbour.ensure_load_balancer(bench.service, bench.nodes))
+        assert await bench.read(bench.service.uid) == []
+        await bench.ensure(builders.changed(bench.service, builders.uid(OTHER_UID)))
+        await bench.ensure()
+        assert [one.owner_uid for one in await bench.read(OTHER_UID)] == [OTHER_UID]
+
+    async def test_all_of_the_cluster_are_read_and_none_of_another(self, bench: Bench) -> None:
+        _needs(bench, Reads.ALL)
+        assert await bench.read() == []
+        await settled(lambda: bench.neighbour.ensure_load_balancer(bench.service, bench.nodes))
+        assert await bench.read() == []
+        await bench.ensure(builders.changed(bench.service, builders.uid(OTHER_UID)))
+        await bench.ensure()
+        assert {one.owner_uid for one in await bench.read()} == {bench.service.uid, OTHER_UID}
+        assert {(one.id, one.addresses) for one in await bench.read()} == {
+            (one.id, one.addresses) for uid in (bench.service.uid, OTHER_UID) for one in await bench.read(uid)
+        }
+
+    async def test_reading_changes_nothing_and_shows_no_secret(self, bench: Bench) -> None:
+        _needs(bench, Reads.ONE)
+        await bench.ensure()
+        before = await bench.seen()
+        bench.backend.context.secrets.add_settings(dict(bench.backend.context.config))
+        shown = (
+            f"{await bench.read(bench.service.uid)} {await bench.backend.desired_settings(bench.service, bench.nodes)}"
+        )
+        assert bench.backend.context.secrets.redact(shown) == shown
+        assert await bench.seen() == before
+
     # ---- read-only
 
     async def test_service_and_nodes_are_left_as_they_were(self, bench: Bench) -> None:
@@ -295,6 +356,11 @@ class LoadBalancerConformance:
         await bench.backend.get_load_balancer(bench.service)
         await bench.delete()
         assert [(one, one.raw) for one in given] == before
+
+
+def _needs(bench: Bench, reads: Reads) -> None:
+    if bench.backend.reads not in (reads, Reads.ALL):
+        pytest.skip(f"the backend's reads are {bench.backend.reads.name}")
 
 
 def _listeners(service: Service) -> frozenset[tuple[str, int, int]]:

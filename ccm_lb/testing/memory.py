@@ -10,7 +10,8 @@ from pydantic import ConfigDict, Field
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends import changes
-from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend
+from ccm_lb.backends.actual import ActualLoadBalancer, Settings, Value
+from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend, Reads
 from ccm_lb.errors import CCMError, PortsError, RetryAfterError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
@@ -37,11 +38,12 @@ class MemoryLoadBalancer:
     proxy_protocol: Mapping[int, str] = dataclasses.field(default_factory=dict)
     fronts: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     source_ranges: tuple[str, ...] = ()
+    service: str = ""  # namespace and name
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of a backend: `verb` is get, ensure, update or delete."""
+    """One call of a backend: `verb` is get, ensure, update or delete; read (of one) or list (a page, without a UID)."""
 
     verb: str
     uid: str
@@ -71,6 +73,7 @@ class MemoryCloud:
         self.proxy_protocol = ProxyProtocol.NONE  # where no annotation says otherwise
         self.protocols = frozenset({"TCP", "UDP", "SCTP"})
         self.needs_ipv4 = False  # every load balancer gets an IPv4 address, whether asked for or not
+        self.page = 100  # load balancers in one answer
         self.keeps_nothing = False  # what is written is accepted, and undone
         self.load_balancers: dict[Owner, MemoryLoadBalancer] = {}
         self.script = Script()
@@ -99,6 +102,10 @@ class MemoryCloud:
         call = Call(verb, uid, tuple(node.name for node in nodes))
         self.calls.append(call)
         self.on_call(call)
+        if verb in ("read", "list"):  # which change nothing, and wait for nobody
+            async with self.script.play(verb):
+                yield
+            return
         if uid in self._under_way:
             self.overlaps.append(uid)
         self._under_way.add(uid)
@@ -143,6 +150,7 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
 
     config_model = MemoryConfig
     honours = frozenset({Honoured.PROXY_PROTOCOL})
+    reads = Reads.ALL
 
     @property
     def cloud(self) -> MemoryCloud:
@@ -161,25 +169,57 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
         async with self.cloud.call("get", service.uid):
             found = self.cloud.load_balancers.get(self._owner(service))
             # Looked up whatever the annotations say: what is wrong in them must not stop a clean-up.
-            return None if found is None else _published(found, self.cloud.ip_mode or IPMode.PROXY, ())
+            return (
+                None if found is None else _published(found.addresses.values(), self.cloud.ip_mode or IPMode.PROXY, ())
+            )
 
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         traffic = self.traffic(service)
         async with self.cloud.call("ensure", service.uid, nodes):
             existing = self.cloud.load_balancers.get(self._owner(service))
-            served, refused = self._ports(service, existing is None)
-            families = service.spec.ip_families or ("IPv4",)
-            wanted = MemoryLoadBalancer(
-                name=existing.name if existing else await self.get_load_balancer_name(service),
-                addresses=dict.fromkeys(families, ""),
-                listeners=tuple(sorted((port.protocol, port.port, port.node_port) for port in served)),
-                targets=tuple(node.name for node in nodes),
-                proxy_protocol={port.port: port.proxy_protocol for port in traffic.ports if port.proxy_protocol},
-                fronts=_fronts(families, nodes),
-                source_ranges=annotations.source_ranges(service),
-            )
-            mode = ipmode.decide(Inputs(traffic)).mode
-            return _published(self.cloud.put(self._owner(service), wanted), mode, refused)
+            _, refused = self._ports(service, existing is None)
+            stored = self.cloud.put(self._owner(service), await self._wanted(service, nodes))
+            return _published(stored.addresses.values(), ipmode.decide(Inputs(traffic)).mode, refused)
+
+    async def _wanted(self, service: Service, nodes: Sequence[Node]) -> MemoryLoadBalancer:
+        served, _ = self._ports(service, new=False)
+        families = service.spec.ip_families or ("IPv4",)
+        return MemoryLoadBalancer(
+            name=await self.get_load_balancer_name(service),
+            addresses=dict.fromkeys(families, ""),
+            listeners=tuple(sorted((port.protocol, port.port, port.node_port) for port in served)),
+            targets=tuple(node.name for node in nodes),
+            proxy_protocol={
+                port.port: port.proxy_protocol for port in self.traffic(service).ports if port.proxy_protocol
+            },
+            fronts=_fronts(families, nodes),
+            source_ranges=annotations.source_ranges(service),
+            service=str(service.key),
+        )
+
+    # ---- what is there, beside what is wanted
+
+    async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        ours = [owner for owner in self.cloud.load_balancers if owner[0] == self.context.cluster_id]
+        if uid is not None:
+            ours = [owner for owner in ours if owner[1] == uid]
+        for first in range(0, max(len(ours), 1), self.cloud.page):
+            async with self.cloud.call("list" if uid is None else "read", uid or ""):
+                page = [
+                    (owner, self.cloud.load_balancers[owner])
+                    for owner in ours[first : first + self.cloud.page]
+                    if owner in self.cloud.load_balancers
+                ]
+            yield [_actual(owner, one) for owner, one in page]
+
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        return _settings(await self._wanted(service, nodes))
+
+    def status_of(self, service: Service, actual: ActualLoadBalancer) -> LoadBalancerStatus:
+        _, refused = self._ports(service, new=False)
+        return _published(actual.addresses, ipmode.decide(Inputs(self.traffic(service))).mode, refused)
+
+    # ---- nodes, and the end
 
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
         async with self.cloud.call("update", service.uid, nodes):
@@ -217,11 +257,27 @@ def _fronts(families: Iterable[str], nodes: Sequence[Node]) -> dict[str, tuple[s
     return {family: tuple(filter(None, (node.internal_ip(family) for node in nodes))) for family in families}
 
 
-def _published(
-    load_balancer: MemoryLoadBalancer, ip_mode: IPMode | str, refused: tuple[PortStatus, ...]
-) -> LoadBalancerStatus:
+def _actual(owner: Owner, one: MemoryLoadBalancer) -> ActualLoadBalancer:
+    addresses = tuple(one.addresses.values())
+    return ActualLoadBalancer(f"{owner[0]}/{owner[1]}", owner[1], addresses, _settings(one), one.service)
+
+
+def _settings(one: MemoryLoadBalancer) -> Settings:
+    found: dict[str, Value] = {
+        "name": one.name,
+        "families": tuple(one.fronts),
+        "listeners": tuple(f"{protocol}/{port}" for protocol, port, _ in one.listeners),
+        "targets": one.targets,
+        "sourceRanges": one.source_ranges,
+        **{f"fronts.{family}": addresses for family, addresses in one.fronts.items()},
+    }
+    for protocol, port, node_port in one.listeners:
+        found[f"listeners[{protocol}/{port}].nodePort"] = node_port
+        found[f"listeners[{protocol}/{port}].proxyProtocol"] = one.proxy_protocol.get(port, "none")
+    return found
+
+
+def _published(addresses: Iterable[str], ip_mode: IPMode | str, refused: tuple[PortStatus, ...]) -> LoadBalancerStatus:
     return LoadBalancerStatus(
-        ingress=tuple(
-            LoadBalancerIngress(ip=ip, ip_mode=ip_mode, ports=refused) for ip in load_balancer.addresses.values()
-        )
+        ingress=tuple(LoadBalancerIngress(ip=ip, ip_mode=ip_mode, ports=refused) for ip in addresses)
     )

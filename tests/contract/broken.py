@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 from ccm_lb import annotations as ccm_annotations
+from ccm_lb.backends.actual import ActualLoadBalancer, Settings
 from ccm_lb.backends.base import BackendContext
 from ccm_lb.errors import CCMError, RetryAfterError
 from ccm_lb.objects import LoadBalancerIngress, LoadBalancerStatus, Node, Service
@@ -202,3 +203,53 @@ class WritesIntoTheService(MemoryBackend):
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         cast("dict[str, Any]", service.raw["metadata"])["annotations"] = {"example.com/id": "1"}
         return await super().ensure_load_balancer(service, nodes)
+
+
+class WantsAnotherName(MemoryBackend):
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        return {**await super().desired_settings(service, nodes), "name": service.metadata.name}
+
+
+class AnswersWithoutPorts(MemoryBackend):
+    def status_of(self, service: Service, actual: ActualLoadBalancer) -> LoadBalancerStatus:
+        return LoadBalancerStatus()
+
+
+class TellsNoTargets(MemoryBackend):
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        settings = await super().desired_settings(service, nodes)
+        return {name: value for name, value in settings.items() if name != "targets" and "fronts" not in name}
+
+
+class ReadsAllInsteadOfOne(MemoryBackend):
+    def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        return super().read_load_balancers()
+
+
+class ReadsEveryCluster(MemoryBackend):
+    async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        for cluster, owner in list(self.cloud.load_balancers):
+            if uid in (None, owner):
+                yield [ActualLoadBalancer(f"{cluster}/{owner}", owner, (), {})]
+
+
+class ReadsTheFirstPageOnly(MemoryBackend):
+    async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        self.cloud.page = 1
+        async for page in super().read_load_balancers(uid):
+            yield page
+            return
+
+
+class TellsItsToken(MemoryBackend):
+    async def desired_settings(self, service: Service, nodes: Sequence[Node]) -> Settings:
+        self.context.secrets.add("a-token-of-the-cloud")
+        return {**await super().desired_settings(service, nodes), "token": "a-token-of-the-cloud"}
+
+
+class ReadsByEnsuring(MemoryBackend):
+    async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+        for owner, one in self.cloud.load_balancers.items():
+            self.cloud.load_balancers[owner] = dataclasses.replace(one, targets=())
+        async for page in super().read_load_balancers(uid):
+            yield page

@@ -54,6 +54,15 @@ RULES: list[tuple[str, type[MemoryBackend]]] = [
     ("delete_does_not_depend_on_what_the_service_says_by_now", broken.DeletesLoadBalancersOnly),
     ("a_lost_answer_to_the_delete_may_be_followed_by_another", broken.DeletesNothing),
     ("a_lost_answer_to_the_delete_may_be_followed_by_another", broken.DeletesOnce),
+    ("what_is_read_after_an_ensure_is_what_is_desired", broken.WantsAnotherName),
+    ("what_is_read_after_an_ensure_is_what_is_desired", broken.AnswersWithoutPorts),
+    ("a_setting_that_is_not_as_desired_is_a_difference", broken.TellsNoTargets),
+    ("one_is_read_by_its_uid_and_none_of_another_cluster", broken.ReadsAllInsteadOfOne),
+    ("one_is_read_by_its_uid_and_none_of_another_cluster", broken.ReadsEveryCluster),
+    ("all_of_the_cluster_are_read_and_none_of_another", broken.ReadsEveryCluster),
+    ("all_of_the_cluster_are_read_and_none_of_another", broken.ReadsTheFirstPageOnly),
+    ("reading_changes_nothing_and_shows_no_secret", broken.TellsItsToken),
+    ("reading_changes_nothing_and_shows_no_secret", broken.ReadsByEnsuring),
     ("service_and_nodes_are_left_as_they_were", broken.WritesIntoTheService),
 ]
 
