@@ -16,6 +16,7 @@ __all__ = [
     "HEALTH_CHECK_PROTOCOL",
     "HOSTNAME",
     "IP_MODE",
+    "PAUSED",
     "PROXY_PROTOCOL",
     "PROXY_PROTOCOL_PORTS",
     "SOURCE_RANGES",
@@ -24,6 +25,7 @@ __all__ = [
     "ProxyProtocol",
     "ip_mode",
     "parse",
+    "paused",
     "restricts",
     "source_ranges",
     "unknown_ports",
@@ -34,6 +36,7 @@ PROXY_PROTOCOL = "ccm-lb.dev/proxy-protocol"
 PROXY_PROTOCOL_PORTS = "ccm-lb.dev/proxy-protocol-ports"
 HEALTH_CHECK_PROTOCOL = "ccm-lb.dev/health-check-protocol"
 HOSTNAME = "ccm-lb.dev/hostname"
+PAUSED = "ccm-lb.dev/paused"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
 _DNS_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -72,6 +75,7 @@ class Options:
     health_check_protocol: HealthCheckProtocol | None = None
     hostname: str | None = None
     source_ranges: tuple[str, ...] = ()
+    paused: bool = False
 
     def proxy_protocol_on(self, port: ServicePort, default: ProxyProtocol) -> ProxyProtocol:
         """What holds for `port`, where the provider's settings say `default`; it exists for TCP alone."""
@@ -95,6 +99,7 @@ def parse(service: Service) -> Options:
         health_check_protocol=_choice(service, HEALTH_CHECK_PROTOCOL, HealthCheckProtocol),
         hostname=_hostname(service),
         source_ranges=source_ranges(service),
+        paused=paused(service),
     )
 
 
@@ -119,6 +124,11 @@ def source_ranges(service: Service) -> tuple[str, ...]:
     value = service.metadata.annotations.get(SOURCE_RANGES, "").strip()
     given = f'annotation {SOURCE_RANGES} is "{value}"'
     return tuple(dict.fromkeys(_network(one, given) for one in value.split(","))) if value else ()
+
+
+def paused(service: Service) -> bool:
+    """Whether nothing is to be written for the Service. Raises TerminalError: the annotation is neither true nor false."""
+    return _flag(service, PAUSED)
 
 
 def restricts(ranges: tuple[str, ...]) -> bool:
@@ -158,6 +168,13 @@ def _choice(service: Service, name: str, values: type[ChoiceT]) -> ChoiceT | Non
         return values(value)
     except ValueError:
         raise _wrong(name, value, " or ".join(values)) from None
+
+
+def _flag(service: Service, name: str) -> bool:
+    value = service.metadata.annotations.get(name, "false")
+    if value not in ("true", "false"):
+        raise _wrong(name, value, "true or false")
+    return value == "true"
 
 
 def _ports(service: Service) -> frozenset[int] | None:

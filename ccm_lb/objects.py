@@ -75,6 +75,7 @@ class ObjectMeta(_Model):
     uid: str
     namespace: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: Mapping[str, str] = Field(default_factory=dict)
     annotations: Mapping[str, str] = Field(default_factory=dict)
     finalizers: tuple[str, ...] = ()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ccm_lb.objects import LoadBalancerIngress, PortStatus, Service
 
@@ -47,31 +46,7 @@ def words(ports: Sequence[PortStatus]) -> str:
     return ", ".join(f"{port.port}/{port.protocol} ({port.error})" for port in ports)
 
 
-def condition(service: Service, ports: Sequence[PortStatus], now: str) -> Mapping[str, Any] | None:
-    """
-    The condition to write for `ports`, those with an error; None if what stands is right.
-
-    `now` is RFC 3339; it becomes the transition time if the status changes. Without errors nothing is said, but that they ended.
-    """
-    standing = _standing(service)
-    if not ports:
-        if standing.get("status", "False") == "False":
-            return None
-        said = {"status": "False", "reason": "PortsServed", "message": "The load balancer serves all ports"}
-    else:
-        first = str(ports[0].error)
-        message = f"The load balancer does not serve the ports {words(ports)}"
-        said = {"status": "True", "reason": _REASONS.get(first, first), "message": message}
-    if all(standing.get(name) == value for name, value in said.items()):
-        return None
-    since = standing.get("lastTransitionTime", now) if standing.get("status") == said["status"] else now
-    return {"type": CONDITION, **said, "lastTransitionTime": since}
-
-
-def has_condition(service: Service) -> bool:
-    return bool(_standing(service))
-
-
-def _standing(service: Service) -> Mapping[str, Any]:
-    conditions = service.raw.get("status", {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == CONDITION), {})
+def reason(port: PortStatus) -> str:
+    """The reason of the condition that names this port first."""
+    error = str(port.error)
+    return _REASONS.get(error, error)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Hashable, Mapping
 from typing import Any, Protocol
 
-from ccm_lb.controller import messages, plan, predicates, serviceevents
+from ccm_lb.controller import conditions, messages, plan, predicates, serviceevents
 from ccm_lb.controller.contests import Contests, Pace
 from ccm_lb.controller.plan import Operation, Ours
 from ccm_lb.controller.state import ClusterState
@@ -28,7 +28,13 @@ CLOUD = Pace(free=10, calm=60.0)
 # Where the API server's record says who wrote it.
 _STATUS = ("f:status", "f:loadBalancer")
 _FINALIZER = ("f:metadata", "f:finalizers", f'v:"{CLEANUP_FINALIZER}"')
-_UNDONE = {Ours.STATUS: (messages.STATUS_CHANGED, _STATUS), Ours.FINALIZER: (messages.FINALIZER_TAKEN, _FINALIZER)}
+_CONDITIONS = ("f:status", "f:conditions", f'k:{{"type":"{conditions.SERVING}"}}')
+_UNDONE = {
+    Ours.STATUS: (messages.STATUS_CHANGED, _STATUS),
+    Ours.FINALIZER: (messages.FINALIZER_TAKEN, _FINALIZER),
+    Ours.CONDITIONS: (messages.CONDITIONS_CHANGED, _CONDITIONS),
+}
+_PAUSED = ("f:status", "f:conditions", f'k:{{"type":"{conditions.PAUSED}"}}')
 
 
 class Services(Protocol):
@@ -67,6 +73,12 @@ class Contention:
                 if self._undone.news(uid, ours):
                     await self._tell(service, ours, *_UNDONE[ours])
             return wait
+        if operation is Operation.PAUSE:
+            pausing = _pausing(service)
+            wait = self._undone.wait(pausing, now)
+            if self._undone.news(pausing, Ours.CONDITIONS):
+                await self._tell(service, Ours.CONDITIONS, messages.CONDITIONS_CHANGED, _PAUSED)
+            return wait
         if self._is_put_on_again(service, operation):
             wait = self._undone.wait(uid, now)
             if self._undone.news(uid, operation):
@@ -81,6 +93,8 @@ class Contention:
 
     def begins(self, service: Service, operation: Operation) -> None:
         """`operation` is about to be carried out."""
+        if operation is Operation.PAUSE:
+            self._undone.answered(_pausing(service), _now())
         if operation is Operation.RESTORE or self._is_put_on_again(service, operation):
             self._undone.answered(service.uid, _now())
         if operation is Operation.ENSURE and self._changed.differs(service.uid, _inputs(service)):
@@ -121,6 +135,11 @@ class Contention:
         named = patches.writers(record, self._field_manager, *path)
         writers = named or patches.writers(record, self._field_manager)
         self._service_events.tell(service, [messages.contested(words, writers, certain=bool(named))])
+
+
+def _pausing(service: Service) -> Hashable:
+    """That a deletion waits is said at once, however often it was said before that the Service is paused."""
+    return service.uid, Operation.PAUSE, service.deleting
 
 
 def _inputs(service: Service) -> int:

@@ -164,6 +164,10 @@ FINALIZER_PUT = (
     "the finalizer of a load balancer is put on again and again, though the Service is to have none here; it is taken off after pauses "
     "that grow from 5 to 300 s: stop the other writer"
 )
+CONDITIONS_CHANGED = (
+    "a condition of the load balancer in status.conditions is changed again and again; it is put back after pauses that grow from 5 to "
+    "300 s: stop the other writer"
+)
 SERVICE_CHANGED = (
     "the Service is changed again and again; its load balancer follows after pauses that grow from 5 to 60 s: find out who "
     "disagrees about it"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping
 
+from ccm_lb import annotations as ccm_annotations
 from ccm_lb.objects import EXCLUDE_LABEL, TO_BE_DELETED_TAINT, Node, Service
 
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # what Go's strconv.ParseBool takes for false
@@ -45,6 +46,11 @@ def needs_cleanup(service: Service, scope: Scope) -> bool:
     away is let go instead of hanging on a finalizer that nobody removes. Whether that finalizer is ours at all is asked elsewhere.
     """
     return service.has_finalizer and (service.deleting or not wants_load_balancer(service, scope))
+
+
+def is_paused(service: Service) -> bool:
+    """Whether its user wants nothing to be written for it; a value that cannot be read is no such wish, see `annotations.parse`."""
+    return service.metadata.annotations.get(ccm_annotations.PAUSED) == "true"
 
 
 def concerns_us(service: Service, scope: Scope) -> bool:

@@ -7,12 +7,13 @@ A server without ipMode is found out by its answer: it drops the field, or makes
 import dataclasses
 import datetime as dt
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.backends.base import LoadBalancerBackend
-from ccm_lb.controller import addresses, desiredstatus, messages, serviceevents
+from ccm_lb.controller import addresses, conditions, desiredstatus, messages, serviceevents
+from ccm_lb.controller.conditions import Condition
 from ccm_lb.controller.desiredstatus import Circumstances, Draft
 from ccm_lb.controller.messages import Notice
 from ccm_lb.controller.state import ClusterState
@@ -137,9 +138,9 @@ class Publisher:
             kept = None if takes else self._published_modes(service)
         return desiredstatus.draft(service, entries, around, kept)
 
-    async def write(self, service: Service, draft: Draft, *, quiet: bool) -> LoadBalancerStatus | None:
+    async def write(self, service: Service, draft: Draft, *, quiet: bool) -> Service | None:
         """
-        Bring the Service's status to `draft`; the status as stored, None if the Service is gone.
+        Bring the Service's status to `draft`; the Service as stored, None if it is gone.
 
         `quiet`: if nothing has to be written, nothing is said. Raises what the API raised.
         """
@@ -149,14 +150,15 @@ class Publisher:
         synced = self._state.synced(service)
         # Of a status that somebody edited nobody is told that the right address comes back.
         before = synced.status if synced is not None and synced.status is not None else stored
-        condition = portstatus.condition(service, portstatus.errors(sent.ingress), _now())
-        if quiet and (changed or condition is not None):
+        said = conditions.serving((), portstatus.errors(sent.ingress))
+        entries = conditions.entries(service, said, _now(), written_anyway=changed)
+        if quiet and (changed or entries):
             quiet = False
             self._service_events.ensuring(service)
         if not quiet:
             self._service_events.ensured(service)
-        if changed or condition is not None:
-            patch = patches.status_patch(service.uid, sent if changed else None, condition)
+        if changed or entries:
+            patch = patches.status_patch(service.uid, sent if changed else None, entries)
             live = await self._writes.patch(service, patch)
             if live is None:
                 return None
@@ -169,13 +171,18 @@ class Publisher:
         if not quiet:
             self._service_events.tell(service, news)
         self._advice.served(service)
-        return stored
+        return service
 
     async def refuse_ports(self, service: Service, error: PortsError) -> None:
         """Say by the condition that the Service is not served because of its ports. Raises what the API raised."""
-        condition = portstatus.condition(service, error.ports, _now())
-        if condition is not None:
-            await self._writes.patch(service, patches.status_patch(service.uid, None, condition))
+        await self.say(service, [conditions.not_served(error.ports)])
+
+    async def say(self, service: Service, wanted: Iterable[Condition]) -> Service | None:
+        """Set conditions, where they do not stand; the Service as it is then, None if it is gone. Raises what the API raised."""
+        entries = conditions.entries(service, wanted, _now())
+        if not entries:
+            return service
+        return await self._writes.patch(service, patches.status_patch(service.uid, None, entries))
 
     def nodes_changed(self, service: Service) -> None:
         """Tell the user of new nodes that ignore what is published."""

@@ -16,10 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, Protocol
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb import portstatus
 from ccm_lb.backends import changes
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
-from ccm_lb.controller import plan, predicates, serviceevents
+from ccm_lb.controller import conditions, plan, predicates, serviceevents
 from ccm_lb.controller.contention import Contention
 from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
@@ -147,6 +146,7 @@ class Reconciler:
             Operation.RESTORE: self._restore,
             Operation.UPDATE_NODES: self._update,
             Operation.CLEANUP: self._cleanup,
+            Operation.PAUSE: self._pause,
         }
         try:
             await steps[operation](service)
@@ -195,10 +195,12 @@ class Reconciler:
         if stored is None:
             return
         # A wiped status that is written again is no first address.
-        new = self._state.synced(service) is None and not service.status.load_balancer.ingress and stored.ingress
+        status = patches.comparable(stored.status.load_balancer)
+        new = self._state.synced(service) is None and not service.status.load_balancer.ingress and status.ingress
         if new and service.metadata.creation_timestamp:
             self._observer.addressed(_age(service.metadata.creation_timestamp))
-        self._state.record(service, Synced(predicates.load_balancer_inputs(service), node_set, stored, draining))
+        inputs = predicates.load_balancer_inputs(service)
+        self._state.record(service, Synced(inputs, node_set, status, draining, conditions.said(stored)))
 
     def _drains(self, service: Service) -> bool:
         """Whether the load balancer's own health check sees nodes that are about to go, so that nobody has to take them out."""
@@ -255,15 +257,16 @@ class Reconciler:
         if synced is None or not undone:
             return
         status = synced.status if Ours.STATUS in undone else None
-        patch = patches.restore_patch(service.uid, status, finalizer=Ours.FINALIZER in undone)
+        entries = conditions.restoring(service, synced.conditions or (), _now()) if Ours.CONDITIONS in undone else ()
+        patch = patches.restore_patch(service.uid, status, entries, finalizer=Ours.FINALIZER in undone)
         with _prefix("failed to restore what was changed"):
             live = await self._writes.patch(service, patch)
         if live is None:
             return
-        if status is not None:
-            # What the server itself makes of it is no other one's change.
-            stored = patches.comparable(live.status.load_balancer)
-            self._state.record(service, dataclasses.replace(synced, status=stored))
+        # What the server itself makes of it is no other one's change.
+        stored = patches.comparable(live.status.load_balancer) if status is not None else synced.status
+        said = conditions.said(live) if entries else synced.conditions
+        self._state.record(service, dataclasses.replace(synced, status=stored, conditions=said))
         log.info("put back what was changed", extra={"service": str(service.key), "what": ",".join(sorted(undone))})
 
     async def _update(self, service: Service) -> None:
@@ -285,6 +288,8 @@ class Reconciler:
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})
 
     async def _cleanup(self, service: Service) -> None:
+        with _prefix("failed to delete load balancer"):
+            ccm_annotations.paused(service)  # misspelt, it may have been to prevent just this
         found = None
         with _prefix("failed to check if load balancer exists before cleanup"):
             with contextlib.suppress(ImplementedElsewhereError):
@@ -303,8 +308,8 @@ class Reconciler:
             self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
             self._contention.cleaned(service)
             self._unsaid.discard(service.uid)
-            condition = portstatus.CONDITION if portstatus.has_condition(service) else ""
-            patch = patches.release_patch(service.uid, clear_status=clear, drop_condition=condition)
+            said = conditions.removals(conditions.standing(service))
+            patch = patches.release_patch(service.uid, clear_status=clear, conditions=said)
             live = await self._writes.patch(service, patch)
         self._publisher.forget(service)
         if live is not None and live.deleting and not live.metadata.finalizers:
@@ -312,10 +317,25 @@ class Reconciler:
         self._service_events.deleted(service)
         log.info("deleted the load balancer", extra={"service": str(service.key), "uid": service.uid})
 
+    async def _pause(self, service: Service) -> None:
+        # What was written so far may be changed by hand meanwhile: when the pause ends, all of it is verified.
+        self._state.unsync(service)
+        said = conditions.paused(service, ccm_annotations.PAUSED)
+        with _prefix("failed to say that the load balancer is paused"):
+            await self._publisher.say(service, [said])
+        self._service_events.paused(service, said.message)
+        log.info("left alone, as its annotation asks", extra={"service": str(service.key)})
+
     async def _remove_left_behind(self, key: Key) -> None:
         """Delete what Services left in the cloud that disappeared without waiting for their clean-up."""
         for service in self._state.left_behind(key):
             self._writes.check_fence()
+            if predicates.is_paused(service):
+                said = f"The Service is gone; annotation {ccm_annotations.PAUSED} was true, so its load balancer is left in the cloud"
+                self._service_events.kept(service, said)
+                self._state.removed(service)
+                self._publisher.forget(service)
+                continue
             self._service_events.deleting(service)
             try:
                 with contextlib.suppress(ImplementedElsewhereError):
@@ -388,6 +408,10 @@ def _prefix(said: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise _SyncError(f"{said}: {serviceevents.words(error)}") from error
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _age(timestamp: str) -> float:

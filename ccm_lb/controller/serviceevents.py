@@ -38,6 +38,12 @@ class ServiceEvents:
     def deleted(self, service: Service) -> None:
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
+    def paused(self, service: Service, message: str) -> None:
+        self._events.event(service, "Normal", "LoadBalancerPaused", message)
+
+    def kept(self, service: Service, message: str) -> None:
+        self._events.event(service, "Normal", "LoadBalancerKept", message)
+
     def waiting(self, service: Service, error: BaseException) -> None:
         message = f"Waiting for the load balancer: {words(error)}"
         self._events.event(service, "Normal", "WaitingForLoadBalancer", message)

@@ -25,6 +25,7 @@ KNOWN = frozenset(
         ccm_annotations.PROXY_PROTOCOL_PORTS,
         ccm_annotations.HEALTH_CHECK_PROTOCOL,
         ccm_annotations.HOSTNAME,
+        ccm_annotations.PAUSED,
         ccm_annotations.SOURCE_RANGES,
     }
 )

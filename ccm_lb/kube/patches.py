@@ -15,38 +15,45 @@ from typing import Any
 from ccm_lb.objects import CLEANUP_FINALIZER, IPMode, LoadBalancerIngress, LoadBalancerStatus
 
 Patch = Mapping[str, Any]
+Conditions = Sequence[Mapping[str, Any]]
+"""Entries of status.conditions, or directives that remove one."""
 
 
-def finalizer_patch(uid: str) -> Patch:
-    """Add our finalizer beside whatever is there."""
-    return {"metadata": {"uid": uid, "finalizers": [CLEANUP_FINALIZER]}}
+def finalizer_patch(uid: str, conditions: Conditions = ()) -> Patch:
+    """Add our finalizer beside whatever is there, and set `conditions` in the same write."""
+    return _patch({"uid": uid, "finalizers": [CLEANUP_FINALIZER]}, _changes(None, conditions))
 
 
-def status_patch(uid: str, status: LoadBalancerStatus | None, condition: Mapping[str, Any] | None = None) -> Patch:
-    """Publish `status` and set `condition`, each unless None; everything else of the Service's status stays as it is."""
+def status_patch(uid: str, status: LoadBalancerStatus | None, conditions: Conditions = ()) -> Patch:
+    """Publish `status` unless None and set `conditions`; everything else of the Service's status stays as it is."""
+    return {"metadata": {"uid": uid}, "status": _changes(status, conditions)}
+
+
+def restore_patch(
+    uid: str, status: LoadBalancerStatus | None, conditions: Conditions = (), *, finalizer: bool
+) -> Patch:
+    """Publish `status` unless None, set `conditions` and add our finalizer if it is missing, in one write."""
+    metadata = {"uid": uid, "finalizers": [CLEANUP_FINALIZER]} if finalizer else {"uid": uid}
+    return _patch(metadata, _changes(status, conditions))
+
+
+def release_patch(uid: str, *, clear_status: bool, conditions: Conditions = ()) -> Patch:
+    """Take our finalizer off and, in the same write, the addresses that are no longer served and what `conditions` removes."""
+    metadata = {"uid": uid, "$deleteFromPrimitiveList/finalizers": [CLEANUP_FINALIZER]}
+    return _patch(metadata, _changes(LoadBalancerStatus() if clear_status else None, conditions))
+
+
+def _patch(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> Patch:
+    return {"metadata": metadata, "status": status} if status else {"metadata": metadata}
+
+
+def _changes(status: LoadBalancerStatus | None, conditions: Conditions) -> Mapping[str, Any]:
     changes: dict[str, Any] = {}
     if status is not None:
         changes["loadBalancer"] = {"ingress": _ingress_json(status)}
-    if condition is not None:
-        changes["conditions"] = [dict(condition)]  # merged by type
-    return {"metadata": {"uid": uid}, "status": changes}
-
-
-def restore_patch(uid: str, status: LoadBalancerStatus | None, *, finalizer: bool) -> Patch:
-    """Publish `status` unless None and add our finalizer if it is missing, in one write."""
-    patch: dict[str, Any] = dict(finalizer_patch(uid)) if finalizer else {"metadata": {"uid": uid}}
-    return patch if status is None else {**patch, "status": status_patch(uid, status)["status"]}
-
-
-def release_patch(uid: str, *, clear_status: bool, drop_condition: str = "") -> Patch:
-    """Take our finalizer off and, in the same write, the addresses that are no longer served and the condition of that type."""
-    patch: dict[str, Any] = {"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [CLEANUP_FINALIZER]}}
-    status: dict[str, Any] = {}
-    if clear_status:
-        status["loadBalancer"] = {"ingress": None}
-    if drop_condition:
-        status["conditions"] = [{"type": drop_condition, "$patch": "delete"}]
-    return {**patch, "status": status} if status else patch
+    if conditions:
+        changes["conditions"] = [dict(one) for one in conditions]  # merged by type
+    return changes
 
 
 def _ingress_json(status: LoadBalancerStatus) -> list[dict[str, Any]] | None:

@@ -56,12 +56,19 @@ def test_a_right_value_is_read(name: str, value: str, field: str, expected: Any)
         (ccm_annotations.HEALTH_CHECK_PROTOCOL, "udp", "tcp or http"),
         (ccm_annotations.HOSTNAME, "not a name", "a DNS name such as web.example.com"),
         (ccm_annotations.HOSTNAME, "", "a DNS name such as web.example.com"),
+        (ccm_annotations.PAUSED, "yes", "true or false"),
+        (ccm_annotations.PAUSED, "", "true or false"),
     ],
 )
 def test_a_wrong_value_names_annotation_value_and_what_is_allowed(name: str, value: str, expected: str) -> None:
     with pytest.raises(TerminalError) as caught:
         options(name, value)
     assert str(caught.value) == f'annotation {name} is "{value}": expected {expected}; remove it for the default'
+
+
+@pytest.mark.parametrize(("value", "expected"), [("true", True), ("false", False), (None, False)])
+def test_a_wish_is_there_or_not(value: str | None, expected: bool) -> None:  # noqa: FBT001
+    assert options(ccm_annotations.PAUSED, value).paused is expected
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from collections.abc import Hashable
 
 import pytest
 
-from ccm_lb.controller import plan, predicates
+from ccm_lb import annotations as ccm_annotations
+from ccm_lb.controller import conditions, plan, predicates
+from ccm_lb.controller.conditions import Condition
 from ccm_lb.controller.plan import Operation, Synced
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.kube import patches
@@ -17,6 +19,19 @@ from ccm_lb.testing.builders import Tweak
 SERVED: tuple[Tweak, ...] = (builders.finalizers(), builders.published({"ip": "203.0.113.1", "ipMode": "Proxy"}))
 NODES = predicates.node_set(builders.nodes())
 OTHER_NODES = predicates.node_set(builders.nodes("n1"))
+
+
+PAUSED = builders.annotated(ccm_annotations.PAUSED, "true")
+
+
+def says(*said: Condition) -> Tweak:
+    """These conditions stand."""
+    entries = conditions.entries(builders.service(), said, "2026-01-01T00:00:00Z", written_anyway=True)
+    return {"status": {"conditions": [*entries]}}
+
+
+SAYS_PAUSED = says(conditions.paused(builders.service(), ccm_annotations.PAUSED))
+LACKING = conditions.degraded([("NoNodes", "there is no node")])
 
 
 def synced(*tweaks: Tweak) -> Synced:
@@ -60,6 +75,48 @@ def decide(*tweaks: Tweak, last: Synced | None, nodes: frozenset[object] = NODES
 )
 def test_the_operation(tweaks: tuple[Tweak, ...], last: Synced | None, expected: Operation) -> None:
     assert decide(*tweaks, last=last) is expected
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "expected"),
+    [
+        pytest.param((), Operation.PAUSE, id="new"),
+        pytest.param((*SERVED, builders.port(81)), Operation.PAUSE, id="changed"),
+        pytest.param((*SERVED, builders.deleting()), Operation.PAUSE, id="deleting"),
+        pytest.param((*SERVED, SAYS_PAUSED), Operation.NOTHING, id="says so already"),
+        pytest.param((*SERVED, SAYS_PAUSED, builders.port(81)), Operation.NOTHING, id="changed since"),
+        pytest.param((*SERVED, SAYS_PAUSED, builders.deleting()), Operation.PAUSE, id="deleted since"),
+        pytest.param((*SERVED, builders.of_type("ClusterIP")), Operation.PAUSE, id="of another type"),
+        pytest.param((builders.of_type("ClusterIP"),), Operation.NOTHING, id="never served"),
+        pytest.param((*SERVED, builders.of_class("x/y")), Operation.NOTHING, id="another's class"),
+    ],
+)
+@pytest.mark.parametrize("last", [None, synced()], ids=["unknown", "synced"])
+def test_of_a_paused_service_it_is_said_and_nothing_else_is_done(
+    tweaks: tuple[Tweak, ...], last: Synced | None, expected: Operation
+) -> None:
+    assert decide(PAUSED, *tweaks, last=last, nodes=OTHER_NODES) is expected
+
+
+def test_a_wish_to_pause_that_cannot_be_read_pauses_nothing() -> None:
+    misspelt = builders.annotated(ccm_annotations.PAUSED, "yes")
+    assert decide(*SERVED, misspelt, last=synced()) is Operation.ENSURE
+
+
+@pytest.mark.parametrize(
+    ("known", "tweaks", "expected"),
+    [
+        pytest.param(frozenset({LACKING}), (says(LACKING),), set(), id="stands"),
+        pytest.param(frozenset({LACKING}), (), {"conditions"}, id="wiped"),
+        pytest.param(frozenset(), (says(LACKING),), {"conditions"}, id="put on"),
+        pytest.param(None, (says(LACKING),), set(), id="not looked after"),
+    ],
+)
+def test_conditions_that_are_undone(
+    known: frozenset[Condition] | None, tweaks: tuple[Tweak, ...], expected: set[str]
+) -> None:
+    last = dataclasses.replace(synced(), conditions=known)
+    assert plan.undone(builders.service(*SERVED, *tweaks), last) == expected
 
 
 def test_other_nodes_alone_are_an_update() -> None:

@@ -40,17 +40,18 @@ def test_the_finalizer_is_removed_by_name() -> None:
 
 def test_a_condition_is_written_beside_the_addresses_or_alone() -> None:
     condition = {"type": "A", "status": "True"}
-    alone = patches.status_patch("u1", None, condition)
+    alone = patches.status_patch("u1", None, [condition])
     assert alone["status"] == {"conditions": [condition]}
-    assert patches.status_patch("u1", status(), condition)["status"] == {
+    assert patches.status_patch("u1", status(), [condition])["status"] == {
         "loadBalancer": {"ingress": None},
         "conditions": [condition],
     }
 
 
 def test_a_release_can_take_a_condition_along() -> None:
-    patch = patches.release_patch("u1", clear_status=True, drop_condition="A")
-    assert patch["status"] == {"loadBalancer": {"ingress": None}, "conditions": [{"type": "A", "$patch": "delete"}]}
+    removal = {"type": "A", "$patch": "delete"}
+    patch = patches.release_patch("u1", clear_status=True, conditions=[removal])
+    assert patch["status"] == {"loadBalancer": {"ingress": None}, "conditions": [removal]}
 
 
 PROXY = LoadBalancerIngress(ip="203.0.113.1", ip_mode=IPMode.PROXY)
