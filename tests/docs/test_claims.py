@@ -33,7 +33,13 @@ def announced() -> set[tuple[str, str]]:
     """Type and reason of everything that an ServiceEvents can say."""
     said = RecordedEvents()
     service_events = serviceevents.ServiceEvents(said)
-    given = {"service": builders.service(), "error": ValueError("no"), "nodes": builders.nodes(), "news": ()}
+    given = {
+        "service": builders.service(),
+        "error": ValueError("no"),
+        "nodes": builders.nodes(),
+        "news": (),
+        "message": "because",
+    }
     for name, method in inspect.getmembers(service_events, inspect.ismethod):
         if not name.startswith("_"):
             method(**{parameter: given[parameter] for parameter in inspect.signature(method).parameters})
