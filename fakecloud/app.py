@@ -5,10 +5,12 @@ import contextlib
 import gc
 import itertools
 import logging
+import os
 import random
 import resource
 import secrets
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -109,10 +111,17 @@ async def running(settings: Settings) -> AsyncIterator[Serving]:
         flows.close()
 
 
-async def serve(settings: Settings, announced: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP; `announced`, of the API's URL, holds while it answers."""
+async def serve(
+    settings: Settings,
+    announced: Callable[[str], contextlib.AbstractContextManager[None]],
+    *,
+    until_stdin_ends: bool = False,
+) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP, or the end of standard input; `announced`, of the API's URL, holds while it answers."""
     _allow_many_sockets()
     stop = asyncio.Event()
+    if until_stdin_ends:
+        _at_the_end_of_stdin(stop.set)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         # nohup's wish is to stay.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -123,6 +132,20 @@ async def serve(settings: Settings, announced: Callable[[str], contextlib.Abstra
         with announced(serving.url):
             await stop.wait()
         logger.info("stopping")
+
+
+def _at_the_end_of_stdin(end: Callable[[], None]) -> None:
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def read() -> None:
+        if not os.read(stdin, 65_536):
+            loop.remove_reader(stdin)
+            end()
+
+    try:
+        loop.add_reader(stdin, read)
+    except OSError as error:
+        raise StartError(f"--until-stdin-ends: standard input is no pipe: {error.strerror or error}") from error
 
 
 async def _listen(connection: Callable[[], asyncio.Protocol], settings: Settings, backlog: int) -> asyncio.Server:

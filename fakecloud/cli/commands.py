@@ -3,6 +3,7 @@
 import click
 
 from fakecloud import __version__
+from fakecloud.cli.exec import exec_
 from fakecloud.cli.faults import fault
 from fakecloud.cli.journal import journal
 from fakecloud.cli.loadbalancers import lb
@@ -15,6 +16,7 @@ from fakecloud.cli.verify import verify
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=examples(
+        "fakecloud exec -- pytest",
         "fakecloud serve --token secret",
         "export FAKECLOUD_TOKEN=secret",
         "fakecloud server add node-1 127.0.0.11",
@@ -29,6 +31,7 @@ def fakecloud() -> None:
 
 
 fakecloud.add_command(serve)
+fakecloud.add_command(exec_)
 fakecloud.add_command(lb)
 fakecloud.add_command(server)
 fakecloud.add_command(journal)

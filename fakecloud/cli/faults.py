@@ -1,6 +1,7 @@
 """`fakecloud fault`."""
 
 import json
+import shlex
 from typing import Any
 
 import click
@@ -10,6 +11,8 @@ from fakecloud.cli.failures import ConfigurationError
 from fakecloud.cli.output import examples, output_option, say, show_list
 
 Json = dict[str, Any]
+# What says which calls or connections a fault meets; no effect has a setting of these names.
+_MATCHED = ("methods", "path", "owner", "cluster", "loadBalancer", "address", "port", "target", "nth", "probability")
 
 
 @click.group()
@@ -133,6 +136,25 @@ def apply(client: Client, name: str) -> None:
     """Order all faults of a scenario."""
     for item in client.call("POST", f"/v1/scenarios/{path_segment(name)}/apply")["items"]:
         say(f"added {item['id']}")
+
+
+def written(text: str) -> Json:
+    """A whole fault in one text: `status status=503 times=2 path=/v1/servers`, or the API's own JSON. Raises ConfigurationError."""
+    if text.lstrip().startswith("{"):
+        try:
+            body: Json = json.loads(text)
+        except ValueError as error:
+            raise ConfigurationError(f"--fault {text}: no JSON: {error}") from error
+        return body
+    kind, *settings = shlex.split(text) or [""]
+    if not kind or "=" in kind:
+        raise ConfigurationError(f"--fault '{text}': expected 'KIND [NAME=VALUE]...', e.g. 'status status=503 times=2'")
+    named = dict(map(_setting, settings))
+    if isinstance(named.get("methods"), str):
+        named["methods"] = named["methods"].split(",")
+    own: Json = {name: named.pop(name) for name in ("id", "times", "forSeconds") if name in named}
+    match = {name: named.pop(name) for name in _MATCHED if name in named}
+    return {**own, "match": match, "effect": {"kind": kind, **named}}
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -93,6 +93,10 @@ class CidrType(click.ParamType[str]):
     "--ready-file", type=click.Path(path_type=Path, dir_okay=False),
     help="Write url, token and pid as JSON to this file (mode 0600) once the API answers; it is gone when the process ends.",
 )  # fmt: skip
+@click.option(
+    "--until-stdin-ends", is_flag=True,
+    help="End when standard input does: with a pipe from the process that started it, it never outlives that process.",
+)  # fmt: skip
 def serve(**options: Any) -> None:
     """
     Run the cloud: its API and its load balancers, until SIGTERM or Ctrl-C.
@@ -121,7 +125,7 @@ def serve(**options: Any) -> None:
     try:
         if ready is not None:
             ready.claim()
-        _run(app.serve(settings, announced))
+        _run(app.serve(settings, announced, until_stdin_ends=options["until_stdin_ends"]))
     except (app.StartError, StoreError, ReadyFileError) as error:
         raise ConfigurationError(readable(str(error))) from error
 

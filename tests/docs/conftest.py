@@ -52,7 +52,7 @@ def checkout(tmp_path: Path) -> Path:
     Only .venv is a link, since environments cannot be copied.
     """
     folder = tmp_path / "checkout"
-    for name in ("manifests", "tests/controlplane"):
+    for name in ("fakecloud", "manifests", "tests/controlplane"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests" / "__init__.py", folder / "tests")
     (folder / ".venv").symlink_to(Path(sys.prefix))

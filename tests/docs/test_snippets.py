@@ -37,6 +37,10 @@ async def test_fakecloud_in_a_pipeline(reader: Reader, checkout: Path) -> None:
     await reader.follow("docs/howto/ci.md", checkout)
 
 
+async def test_fakecloud_in_tests(reader: Reader, checkout: Path) -> None:
+    await reader.follow("docs/howto/fakecloud-in-tests.md", checkout)
+
+
 async def test_a_backend_of_your_own(reader: Reader, empty_folder: Path) -> None:
     name = "docs/howto/write-a-backend.md"
     (pyproject,) = pages.read(name).blocks_of("toml")
