@@ -38,8 +38,10 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
-# What packets, the virtual machine and the image need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
-PACKAGES := buildah conntrack crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light prometheus qemu-system-x86
+# What packets, the virtual machine, the image and the cluster need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
+PACKAGES := buildah conntrack containernetworking-plugins crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light prometheus qemu-system-x86
+# Docker's own package has these as well, and Debian's would take its place.
+PACKAGES += $(if $(shell command -v containerd),,containerd runc)
 
 .PHONY: packages
 packages:
@@ -83,7 +85,8 @@ MANIFESTS_BUDGET := 200
 PARITY_BUDGET := 480
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
-CONTROLPLANE_BUDGET := 1500
+CLUSTER_BUDGET := 480
+CONTROLPLANE_BUDGET := 1900
 
 # Suites that share nothing run side by side, in lanes: two cores are busy then, and a test's deadlines still hold. What shares the
 # default addresses and ports of fakecloud (the pages and the demo) is in one lane, one after the other.
@@ -101,14 +104,14 @@ test: forget-scenarios packages controlplane ## everything, with all its set-up
 lane-processes: test-component
 	@$(MAKE) --no-print-directory test-integration
 lane-network:
-	@for suite in image manifests fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
+	@for suite in image cluster manifests fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
 .PHONY: forget-scenarios
 forget-scenarios:
 	@rm -rf "$(SCENARIOS_FOLDER)"
 
 .PHONY: controlplane
-controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 10 minutes the first time)
+controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 15 minutes the first time)
 	@$(SUITE) controlplane $(CONTROLPLANE_BUDGET) python -m tests.controlplane build
 
 .PHONY: lint
@@ -142,6 +145,10 @@ test-ipvs: controlplane packages ## kube-proxy in mode ipvs, in an emulated virt
 .PHONY: test-image
 test-image: controlplane packages ## the image, built from the Dockerfile and run as a pod runs it; needs root
 	@$(SUITE) image $(IMAGE_BUDGET) pytest -q -s tests/image
+
+.PHONY: test-cluster
+test-cluster: controlplane packages ## a genuine cluster: two nodes with containers, the image, the overlays, drains and upgrades; needs root
+	@$(SUITE) cluster $(CLUSTER_BUDGET) pytest -q -s tests/cluster
 
 .PHONY: test-manifests
 test-manifests: controlplane packages ## kustomize's overlays, Helm's chart and alerts, on the genuine API server and Prometheus

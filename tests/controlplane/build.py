@@ -98,7 +98,9 @@ def _build(recipe: Recipe, version: str, cache: Cache, report: _Report) -> Path:
         if recipe.name == "peer-quick":
             flags.append(f"-modfile={_quick(go, module, Path(scratch))}")
         made = Path(scratch) / recipe.name
-        command = [str(go), "build", "-v", *flags, "-o", str(made), recipe.package]
+        # Without -vet=off every dependency of a test is vetted too, which takes longer than to compile them.
+        verb = ["test", "-c", "-vet=off"] if recipe.is_test else ["build"]
+        command = [str(go), *verb, "-v", *flags, "-o", str(made), recipe.package]
         _compile(command, module, _count_packages(go, recipe, module, flags), report)
         made.replace(place)
     report.progress.line(f"{recipe.name}: built in {clock_text(time.monotonic() - started)}")
@@ -107,12 +109,8 @@ def _build(recipe: Recipe, version: str, cache: Cache, report: _Report) -> Path:
 
 def _module(go: Path, recipe: Recipe, version: str, scratch: Path, progress: Progress) -> tuple[Path, str]:
     """The folder to build in and the -mod flag: the committed pins as they are, or a go.mod made for `version`."""
-    if recipe.name in recipes.PEERS:
-        return recipes.PEER, "-mod=readonly"
-    if recipe.name == "helm":
-        return recipes.HELM, "-mod=readonly"
-    if recipe.name == "etcd" or version == recipes.default_kube_version():
-        return recipes.HERE, "-mod=readonly"
+    if not recipe.is_kubernetes or version == recipes.default_kube_version():
+        return recipe.folder, "-mod=readonly"
     progress.line(f"{recipe.name}: fetching Kubernetes {version}")
     asked = _go(go, ["mod", "download", "-json", f"k8s.io/kubernetes@v{version}"], scratch)
     upstream = json.loads(asked)["GoMod"]
@@ -141,7 +139,7 @@ def _quick(go: Path, module: Path, scratch: Path) -> Path:
 
 def _count_packages(go: Path, recipe: Recipe, module: Path, flags: Sequence[str]) -> tuple[int, int]:
     """(to compile, all): what Go's own build cache holds needs no compiling. Downloads the modules as a side effect."""
-    form = ["-deps", "-f", "{{.ImportPath}}\t{{.StaleReason}}", recipe.package]
+    form = ["-deps", *(["-test"] if recipe.is_test else []), "-f", "{{.ImportPath}}\t{{.StaleReason}}", recipe.package]
     reasons = [line.partition("\t")[2] for line in _go(go, ["list", *flags, *form], module).splitlines()]
     return sum(1 for reason in reasons if reason and not reason.endswith("available in build cache")), len(reasons)
 

@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ def write_signing_key(path: Path) -> None:
     _write_private(path, f"-----BEGIN EC PRIVATE KEY-----\n{text}-----END EC PRIVATE KEY-----\n")
 
 
-def write_tokens(path: Path, token: str) -> None:
-    """A static token file with one cluster admin."""
-    _write_private(path, f'{token},admin,admin,"system:masters"\n')
+def write_tokens(path: Path, token: str, others: Mapping[str, tuple[str, str]]) -> None:
+    """A static token file with one cluster admin, and `others`: (user, group) by token."""
+    users = {token: ("admin", "system:masters"), **others}
+    _write_private(path, "".join(f'{one},{name},{name},"{group}"\n' for one, (name, group) in users.items()))
 
 
 def kubeconfig(url: str, token: str, ca: Path | None, name: str = "admin") -> dict[str, Any]:

@@ -12,6 +12,7 @@ import yaml
 
 Json = dict[str, Any]
 Objects = list[Json]
+SocketFactory = aiohttp.SocketFactoryType
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -50,18 +51,21 @@ class Kube:
     """
     One user's connection to the API server; `async with` closes it.
 
-    Errors of the server are KubeError; a server that is away is aiohttp's ClientError.
+    Errors of the server are KubeError; a server that is away is aiohttp's ClientError. `sockets` makes the connections' where the
+    server is not on this machine's own network.
     """
 
-    def __init__(self, url: str, token: str, ca: Path | None) -> None:
+    def __init__(self, url: str, token: str, ca: Path | None, *, sockets: SocketFactory | None = None) -> None:
         self._url = url
+        self._sockets = sockets
         self._context = ssl.create_default_context(cafile=str(ca)) if ca else None
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": _FIELD_MANAGER}
         self._session: aiohttp.ClientSession | None = None
         self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._context if self._context is not None else True, limit=0)
+        verified = self._context if self._context is not None else True
+        connector = aiohttp.TCPConnector(ssl=verified, limit=0, socket_factory=self._sockets)
         self._session = aiohttp.ClientSession(connector=connector, headers=self._headers)
         return self
 

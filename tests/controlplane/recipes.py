@@ -9,6 +9,10 @@ from typing import Final
 HERE: Final = Path(__file__).parent
 PEER: Final = HERE / "peer"
 HELM: Final = HERE / "helm"
+# What a node needs besides, and Kubernetes' own end-to-end tests: the versions of HERE in a go.mod of its own, so that a change there
+# makes nobody build kube-apiserver again.
+CLUSTER: Final = HERE / "cluster"
+COREDNS: Final = HERE / "coredns"
 
 _VERSION = re.compile(r"1\.\d+\.\d+")
 
@@ -23,11 +27,23 @@ class UsageError(BuildError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recipe:
-    """One binary. `seconds` is what it takes on two cores from nothing, in the order of `RECIPES`."""
+    """
+    One binary, of a Go module in `folder`. `seconds` is what it takes on two cores from nothing, in the order of `RECIPES`.
+
+    `on_demand`: it is built where it is asked for, and not with the others. `is_test`: the package is made of tests.
+    """
 
     name: str
     package: str
     seconds: float
+    folder: Path = HERE
+    on_demand: bool = False
+    is_test: bool = False
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether it is Kubernetes' own program, of a version that can be chosen."""
+        return self.package.startswith("k8s.io/kubernetes/")
 
 
 # kube-apiserver comes first because the others share most of its packages.
@@ -37,13 +53,20 @@ RECIPES: Final = (
     Recipe("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", 45.0),
     Recipe("kubectl", "k8s.io/kubernetes/cmd/kubectl", 75.0),
     Recipe("etcd", "go.etcd.io/etcd/server/v3", 15.0),
-    Recipe("peer", ".", 60.0),
-    Recipe("peer-quick", ".", 10.0),
-    Recipe("helm", "helm.sh/helm/v4/cmd/helm", 140.0),
+    Recipe("peer", ".", 60.0, PEER),
+    Recipe("peer-quick", ".", 10.0, PEER),
+    Recipe("helm", "helm.sh/helm/v4/cmd/helm", 140.0, HELM),
+    Recipe("kubelet", "k8s.io/kubernetes/cmd/kubelet", 130.0, CLUSTER),
+    Recipe("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 40.0, CLUSTER),
+    Recipe("pause", "./pause", 2.0, CLUSTER),
+    Recipe("coredns", ".", 60.0, COREDNS),
+    Recipe("agnhost", "k8s.io/kubernetes/test/images/agnhost", 60.0, CLUSTER, on_demand=True),
+    Recipe("e2e.test", "./e2e", 450.0, CLUSTER, on_demand=True, is_test=True),
 )
 OLDEST_TESTED: Final = "1.34.4"  # what the README promises besides the default
 CONTROL_PLANE: Final = ("kube-apiserver", "etcd")
-DEFAULT_NAMES: Final = tuple(recipe.name for recipe in RECIPES)
+NODE: Final = ("kubelet", "kube-scheduler", "kube-controller-manager", "kube-proxy", "kubectl", "coredns", "pause")
+DEFAULT_NAMES: Final = tuple(recipe.name for recipe in RECIPES if not recipe.on_demand)
 PEERS: Final = ("peer", "peer-quick")
 # The peer as it is, but for how long it waits before it tries again: what random sequences of faults would spend their time on.
 QUICK_MODULE: Final = "k8s.io/cloud-provider"
@@ -54,16 +77,18 @@ QUICK_RETRIES: Final = {
 }
 
 
-def _pinned(module: str) -> str:
-    found = re.search(rf"^\s*{re.escape(module)} v(\S+)", (HERE / "go.mod").read_text(), re.MULTILINE)
+def pinned(module: str, folder: Path = HERE) -> str:
+    """The version of a module that the go.mod in `folder` pins, without its v."""
+    file = folder / "go.mod"
+    found = re.search(rf"^(?:\s*|require ){re.escape(module)} v(\S+)", file.read_text(), re.MULTILINE)
     if found is None:
-        raise BuildError(f"{HERE / 'go.mod'}: no requirement on {module}; restore the file from the repository")
+        raise BuildError(f"{file}: no requirement on {module}; restore the file from the repository")
     return found.group(1)
 
 
 def default_kube_version() -> str:
     """The version that the committed go.mod pins, as `1.37.2`."""
-    return _pinned("k8s.io/kubernetes")
+    return pinned("k8s.io/kubernetes")
 
 
 def checked_version(version: str) -> str:
@@ -82,16 +107,19 @@ def cache_key(recipe: Recipe, kube_version: str) -> str:
 
     It names the version for people and the hash of what it was built from, so that a changed pin is never served stale.
     """
-    if recipe.name in PEERS:
+    if recipe.folder == PEER:
         kind = "" if recipe.name == "peer" else "".join(QUICK_RETRIES.values())
         return f"peer-{_digest(*sorted(PEER.iterdir()), text=kind)}"
-    if recipe.name == "helm":
-        return f"helm-{_digest(HELM / 'go.mod', HELM / 'go.sum')}"
+    if recipe.is_kubernetes and kube_version != default_kube_version():
+        return f"kubernetes-{kube_version}"
+    pins = _digest(recipe.folder / "go.mod", recipe.folder / "go.sum")
     if recipe.name == "etcd":
-        return f"etcd-{_pinned('go.etcd.io/etcd/server/v3')}-{_digest(HERE / 'go.mod', HERE / 'go.sum')}"
-    if kube_version == default_kube_version():
-        return f"kubernetes-{kube_version}-{_digest(HERE / 'go.mod', HERE / 'go.sum')}"
-    return f"kubernetes-{kube_version}"
+        return f"etcd-{pinned('go.etcd.io/etcd/server/v3')}-{pins}"
+    if recipe.folder == HERE:
+        return f"kubernetes-{kube_version}-{pins}"
+    if recipe.package.startswith("."):
+        pins = _digest(*sorted(recipe.folder.glob("go.*")), *sorted((recipe.folder / recipe.package).glob("*.go")))
+    return f"{recipe.folder.name}-{pins}"
 
 
 def _digest(*files: Path, text: str = "") -> str:
@@ -104,10 +132,11 @@ def _digest(*files: Path, text: str = "") -> str:
 def build_flags(recipe: Recipe, kube_version: str) -> list[str]:
     """Flags of `go build`: small, reproducible, and with the version that kube-apiserver reports at /version."""
     link = "-s -w"
-    if recipe.package.startswith("k8s.io/kubernetes/"):
-        major, minor, _ = kube_version.split(".")
+    if recipe.is_kubernetes or recipe.is_test:
+        version = kube_version if recipe.is_kubernetes else default_kube_version()
+        major, minor, _ = version.split(".")
         base = "k8s.io/component-base/version"
-        link += f" -X {base}.gitVersion=v{kube_version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
+        link += f" -X {base}.gitVersion=v{version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor}"
     return ["-trimpath", "-ldflags", link]
 
 

@@ -1,6 +1,7 @@
 """Runs a genuine kube-apiserver and etcd on loopback for tests and demos."""
 
 import asyncio
+import dataclasses
 import json
 import secrets
 import shutil
@@ -8,7 +9,7 @@ import signal
 import socket
 import ssl
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import SystemRandom
 from typing import Any, Literal, Self
@@ -16,7 +17,7 @@ from typing import Any, Literal, Self
 import aiohttp
 
 from tests.controlplane import credentials
-from tests.controlplane.kube import Kube
+from tests.controlplane.kube import Kube, SocketFactory
 from tests.controlplane.process import Process
 
 AuditEvent = dict[str, Any]
@@ -29,6 +30,15 @@ _PORTS = range(61000, 65500)
 
 class StartError(Exception):
     """etcd or kube-apiserver did not come up; the text holds the end of its log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where a control plane runs: its address, how a process is started there, and how this process connects to it."""
+
+    address: str = _HOST
+    process: Callable[[str, Sequence[str], Path], Process] = Process
+    sockets: SocketFactory | None = None
 
 
 class ControlPlane:
@@ -46,24 +56,28 @@ class ControlPlane:
         directory: Path | None = None,
         audit_level: AuditLevel = "Metadata",
         apiserver_flags: Sequence[str] = (),
+        site: Site = Site(),
+        users: Mapping[str, tuple[str, str]] = {},
     ) -> None:
         self._own_directory = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="controlplane-")) if directory is None else directory
         self.directory.mkdir(parents=True, exist_ok=True)
         self.token = secrets.token_hex(16)
         port, client_port, peer_port = free_ports(3)
-        self.url = f"https://{_HOST}:{port}"
+        self.url = f"https://{site.address}:{port}"
+        self._site = site
+        self._users = users
         self.certificate = self.directory / "certs" / "apiserver.crt"
         self.private_key = self.directory / "certs" / "apiserver.key"
         self._audit_level = audit_level
         self._audit_log = self.directory / "audit.log"
         etcd = _etcd_command(binaries["etcd"], self.directory, client_port, peer_port)
         apiserver = [
-            *_apiserver_command(binaries["kube-apiserver"], self.directory, port, client_port),
+            *_apiserver_command(binaries["kube-apiserver"], self.directory, site.address, port, client_port),
             *apiserver_flags,
         ]
-        self._etcd = Process("etcd", etcd, self.directory / "etcd.log")
-        self._apiserver = Process("kube-apiserver", apiserver, self.directory / "apiserver.log")
+        self._etcd = site.process("etcd", etcd, self.directory / "etcd.log")
+        self._apiserver = site.process("kube-apiserver", apiserver, self.directory / "apiserver.log")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -91,12 +105,12 @@ class ControlPlane:
 
     def kube(self) -> Kube:
         """A new client of the cluster admin."""
-        return Kube(self.url, self.token, self.ca)
+        return Kube(self.url, self.token, self.ca, sockets=self._site.sockets)
 
     async def start(self) -> None:
         """Start both; returns when /readyz answers and the namespace kube-system exists."""
         credentials.write_signing_key(self.directory / "sa.key")
-        credentials.write_tokens(self.directory / "tokens.csv", self.token)
+        credentials.write_tokens(self.directory / "tokens.csv", self.token, self._users)
         policy = {
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",
@@ -149,6 +163,13 @@ class ControlPlane:
         await self.kill_apiserver()
         await self.start_apiserver()
 
+    async def restart(self) -> None:
+        """Kill both, as a machine that loses its power, and wait for the new ones."""
+        await self.kill_apiserver()
+        await self._etcd.stop()
+        self._etcd.start()
+        await self.start_apiserver()
+
     def pause_apiserver(self) -> None:
         """Freeze it: connections stay open and nothing answers, until `resume_apiserver`."""
         self._apiserver.signal(signal.SIGSTOP)
@@ -193,7 +214,7 @@ class ControlPlane:
         except ssl.SSLError:
             return False  # the certificate is being written
         timeout = aiohttp.ClientTimeout(total=10.0)
-        connector = aiohttp.TCPConnector(ssl=context)
+        connector = aiohttp.TCPConnector(ssl=context, socket_factory=self._site.sockets)
         try:
             async with (
                 aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
@@ -251,13 +272,13 @@ def _etcd_command(binary: Path, directory: Path, client_port: int, peer_port: in
     ]
 
 
-def _apiserver_command(binary: Path, directory: Path, port: int, etcd_port: int) -> list[str]:
+def _apiserver_command(binary: Path, directory: Path, address: str, port: int, etcd_port: int) -> list[str]:
     return [
         str(binary),
         f"--etcd-servers=http://{_HOST}:{etcd_port}",
         f"--secure-port={port}",
-        f"--bind-address={_HOST}",
-        f"--advertise-address={_HOST}",  # else it looks for a default route, which a test machine may lack
+        f"--bind-address={address}",
+        f"--advertise-address={address}",  # else it looks for a default route, which a test machine may lack
         "--endpoint-reconciler-type=none",  # a loopback address is refused as an endpoint of the Service kubernetes
         f"--cert-dir={directory / 'certs'}",
         f"--service-account-key-file={directory / 'sa.key'}",

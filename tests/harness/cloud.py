@@ -40,10 +40,13 @@ class Fakecloud:
 
     async def __aenter__(self) -> Self:
         await self.start()
-        self._session = aiohttp.ClientSession(
-            self.url, headers={"Authorization": f"Bearer {self.token}", "User-Agent": "tests"}
-        )
+        headers = {"Authorization": f"Bearer {self.token}", "User-Agent": "tests"}
+        self._session = aiohttp.ClientSession(self.url, headers=headers, connector=self._connector())
         return self
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        """How its API is reached from here."""
+        return aiohttp.TCPConnector()
 
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:

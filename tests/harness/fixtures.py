@@ -98,9 +98,14 @@ async def cloud_proxy(stack: Stack) -> AsyncIterator[FaultProxy]:
         yield proxy
 
 
+def kube_version() -> str:
+    """Of the control plane and the nodes."""
+    return recipes.checked_version(os.environ.get("KUBE_VERSION") or recipes.default_kube_version())
+
+
 def built(names: Sequence[str]) -> dict[str, Path]:
     """Minutes of building do not belong inside one test's time limit, so what is missing fails the test."""
-    version = recipes.checked_version(os.environ.get("KUBE_VERSION") or recipes.default_kube_version())
+    version = kube_version()
     binaries = build.find_binaries(names, version)
     missing = sorted(set(names) - set(binaries))
     if missing:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.fixtures import control_plane, kube, kubeconfig, namespace, stack
-from tests.image import builder
+from tests.image import archive, builder
 from tests.image.builder import Builder
 from tests.image.pod import Image
 
@@ -31,6 +31,7 @@ def building(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         pytest.skip(f"an image is built by programs that are missing: apt-get install {' '.join(missing)}")
     made = Builder(tmp_path_factory.mktemp("image"))
     made.build()
+    archive.keep(made)  # for the cluster's tests
     made.build(target="fakecloud", name="localhost/fakecloud")
     yield made
     made.close()

@@ -27,6 +27,22 @@ class RenderError(Exception):
     """The tool refused; the text is its own word."""
 
 
+def monitor_definition() -> Json:
+    """The Prometheus operator's kind, as far as an API server has to know it."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podmonitors.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
 def kustomized(kubectl: Path, folder: Path) -> list[Json]:
     return _objects(_output([str(kubectl), "kustomize", str(folder)]))
 

@@ -11,7 +11,16 @@ import yaml
 
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
-from tests.manifests.rendering import CHART, MANIFESTS, Json, RenderError, comparable, kustomized, templated
+from tests.manifests.rendering import (
+    CHART,
+    MANIFESTS,
+    Json,
+    RenderError,
+    comparable,
+    kustomized,
+    monitor_definition,
+    templated,
+)
 
 PRODUCTION: Json = {
     "config": {"cloud-provider": "fakecloud"},
@@ -83,22 +92,6 @@ def test_an_installation_of_its_own_namespace_has_its_lease_and_rights_there(hel
     assert "--leader-elect-resource-namespace=lb" in container["args"]
 
 
-def _monitor_definition() -> Json:
-    """The Prometheus operator's kind, as far as an API server has to know it."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "podmonitors.monitoring.coreos.com"},
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "scope": "Namespaced",
-            "names": {"kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor"},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
-
-
 @pytest.fixture(scope="session")
 def restricted(control_plane: ControlPlane, kubectl: Path) -> str:
     """A namespace whose pods have to be `restricted`; it knows PodMonitors."""
@@ -107,7 +100,7 @@ def restricted(control_plane: ControlPlane, kubectl: Path) -> str:
         "kind": "Namespace",
         "metadata": {"name": "restricted", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
     }
-    _kubectl(kubectl, control_plane, "apply", "-f", "-", objects=[namespace, _monitor_definition()])
+    _kubectl(kubectl, control_plane, "apply", "-f", "-", objects=[namespace, monitor_definition()])
     _kubectl(kubectl, control_plane, "wait", "--for=condition=Established", "crd/podmonitors.monitoring.coreos.com")
     return "restricted"
 

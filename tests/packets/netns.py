@@ -23,11 +23,12 @@ _START_TIME = 19  # of the fields behind the command's closing bracket in /proc/
 
 
 class Namespace:
-    """One host, by its name in /run/netns; made and removed by `created` and `remove`."""
+    """One host, by its name in /run/netns; made and removed by `create` and `remove`. `path` is where it is found if not by its name."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, path: Path | None = None) -> None:
         self.name = name
         self.host = name.rsplit("-", 1)[-1]
+        self._path = path or _RUN / name
 
     def run(self, *command: str, text: str = "") -> str:
         """Run a short command here and return its output; AssertionError with what it complained about."""
@@ -37,7 +38,7 @@ class Namespace:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """This thread is in the namespace until the end of the block, which must not await anything."""
-        with _opened(Path("/proc/thread-self/ns/net")) as home, _opened(_RUN / self.name) as there:
+        with _opened(Path("/proc/thread-self/ns/net")) as home, _opened(self._path) as there:
             _setns(there)
             try:
                 yield

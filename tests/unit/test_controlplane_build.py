@@ -83,6 +83,24 @@ def test_binaries_of_different_pins_never_share_a_folder() -> None:
     assert recipes.cache_key(ETCD, default) == recipes.cache_key(ETCD, "1.34.4")
 
 
+def test_a_node_and_the_end_to_end_tests_have_pins_of_their_own_with_the_control_planes_version() -> None:
+    default = recipes.default_kube_version()
+    assert recipes.pinned("k8s.io/kubernetes", recipes.CLUSTER) == default
+    by_name = {recipe.name: recipe for recipe in recipes.RECIPES}
+    keys = {
+        name: recipes.cache_key(by_name[name], default) for name in ("kube-proxy", "kubelet", "coredns", "e2e.test")
+    }
+    assert len(set(keys.values())) == 4
+    assert keys["kubelet"] == recipes.cache_key(by_name["agnhost"], default)
+    assert recipes.cache_key(by_name["kubelet"], "1.34.4") == recipes.cache_key(by_name["kube-proxy"], "1.34.4")
+    assert f"gitVersion=v{default}" in " ".join(recipes.build_flags(by_name["e2e.test"], "1.34.4"))
+
+
+def test_what_is_built_on_demand_is_not_built_with_the_others() -> None:
+    assert {"agnhost", "e2e.test"}.isdisjoint(recipes.DEFAULT_NAMES)
+    assert set(recipes.NODE) <= set(recipes.DEFAULT_NAMES)
+
+
 def test_the_version_is_linked_into_kubernetes_only() -> None:
     assert "gitVersion=v1.34.4 " in recipes.build_flags(APISERVER, "1.34.4")[2]
     assert recipes.build_flags(ETCD, "1.34.4")[2] == "-s -w"
@@ -189,7 +207,7 @@ def test_go_is_asked_for_our_pins_with_the_machine_s_toolchain() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["build", "--version", "1.34"], ["build", "--only", "kubelet"]], ids=["version", "binary"]
+    "arguments", [["build", "--version", "1.34"], ["build", "--only", "kube-dns"]], ids=["version", "binary"]
 )
 def test_a_wrong_argument_is_one_line_and_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(arguments) == 2
