@@ -14,9 +14,9 @@ import json
 import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
-from typing import Final
-from urllib.parse import quote, quote_plus
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal
+from urllib.parse import quote, quote_plus, unquote
 
 import yaml
 from pydantic import BaseModel, SecretStr
@@ -25,19 +25,24 @@ __all__ = ["MASK", "Secrets", "clean", "cut", "yaml_problem"]
 
 MASK: Final = "***"
 
-MEMORY = 1000
-"""So many secrets are remembered, the newest: a token that is renewed each hour stays one for weeks after its end."""
+MEMORY = 200
+"""So many secrets are remembered beside those of settings, the latest used: a token that is renewed each hour stays one for a week."""
 
 SHORTEST = 4
 """Characters; what is shorter is no secret, and to mask it would make texts unreadable."""
 
-_HEAD = 16  # characters of a long secret by which it is found
-_ENOUGH = 20  # as many of them are masked also where the rest of it was cut off
+_LONG = 16  # characters of a secret from which on its pieces are looked for, too
+_GRAM, _STRIDE = 6, 5  # every piece of ten characters holds a whole one of these
+_PIECE = 10  # characters of a long secret that are masked wherever they stand, unless they are plain words
+_WORDS = 20  # as many of them are masked also if they are
+_ALIKE = 16  # of so many secrets with the same piece the whole is compared: all tokens of a cluster begin alike
+_EDGE = 40  # characters at both ends of an encoded secret of which pieces are looked for
 _WHOLE_WORDS = 8  # below so many characters a secret is masked only where it stands alone
 _FAR_ENOUGH = 16_384  # characters of a text that are looked at: many times more than is ever shown
 
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|key", re.IGNORECASE)
 _PATH_NAME = re.compile(r"(file|path|dir|^client-key)$", re.IGNORECASE)
+_ARGUMENT = re.compile(r"--?([\w-]+)=(.+)", re.DOTALL)  # of a plug-in
 _USER_INFO = re.compile(r"(?<=://)[^\s/@\"']+@")
 
 # What is a secret by its looks, whoever it belongs to.
@@ -57,16 +62,18 @@ class Secrets:
     """
     The secrets that this process knows, and texts without them. For any thread.
 
-    A secret is found as it is, escaped (URL, JSON, HTML, Python), in base64 at any offset, and in hex; a long one also where a text was
-    cut off in its middle. What was a secret stays one.
+    A secret is found as it is, escaped (URL, JSON, HTML, Python), in base64 at any offset, and in hex; of a long one also the pieces that
+    are left where a text was cut. What was a secret stays one.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._forms: OrderedDict[str, tuple[str, ...]] = OrderedDict()  # by secret
-        self._heads: dict[str, tuple[str, ...]] = {}
+        self._kept: set[str] = set()  # those of settings
+        self._passing: OrderedDict[str, None] = OrderedDict()  # the others, the latest used last
+        self._grams: dict[str, tuple[tuple[str, int], ...]] = {}  # where in which forms they stand
         self._shorts: Counter[str] = Counter()
-        self._short: re.Pattern[str] | None = None
+        self._short: re.Pattern[str] | None = None  # made when it is needed: it costs more than all the rest
+        self._short_is_old = False
 
     # ---- what is a secret
 
@@ -74,9 +81,9 @@ class Secrets:
         """From now on these are secrets; None and what is very short are none."""
         for value in values:
             secret = (value or "").strip()
-            if len(secret) >= SHORTEST and secret not in self._forms:
+            if len(secret) >= SHORTEST and secret not in self._kept:
                 with self._lock:
-                    self._remember(secret)
+                    self._use(secret)
 
     def add_header(self, header: str | None) -> None:
         """The value of an Authorization header, or of one like it; a signature of one request alone is no secret."""
@@ -93,15 +100,21 @@ class Secrets:
         elif scheme.lower() in ("bearer", "token", "apikey"):
             self.add(rest)
 
+    def add_url(self, url: str) -> None:
+        """What stands before the host in a URL."""
+        if "@" in url:
+            self.add(*_in_urls(url))
+
     def add_settings(self, content: object, name: str = "") -> None:
         """Everything in a file of settings, read or typed, that is a secret by its type or name, or a password in a URL."""
         if isinstance(content, SecretStr):
-            self.add(content.get_secret_value())
+            self._keep(content.get_secret_value())
         elif isinstance(content, str):
             if _SECRET_NAME.search(name) and not _PATH_NAME.search(name):
-                self.add(content)
-            for found in _USER_INFO.finditer(content):
-                self.add(found[0][:-1], found[0][:-1].partition(":")[2])
+                self._keep(content)
+            elif argument := _ARGUMENT.fullmatch(content):
+                self.add_settings(argument[2], argument[1])
+            self._keep(*_in_urls(content))
         elif isinstance(content, BaseModel):
             for field, value in content:
                 self.add_settings(value, field)
@@ -114,35 +127,59 @@ class Secrets:
             for value in content:
                 self.add_settings(value, name)
 
-    def _remember(self, secret: str) -> None:
-        self._forms[secret] = forms = tuple(dict.fromkeys(_forms(secret)))
-        for form in filter(_is_long, forms):
-            self._heads[form[:_HEAD]] = (*self._heads.get(form[:_HEAD], ()), form)
-        self._shorts.update(short := [form for form in forms if not _is_long(form)])
-        if len(self._forms) > MEMORY:
-            short += self._forget(self._forms.popitem(last=False)[1])
-        if short:
-            left = sorted(+self._shorts, key=len, reverse=True)
-            self._short = re.compile("|".join(map(_pattern, left))) if left else None
+    def _keep(self, *values: str) -> None:
+        for value in values:
+            secret = value.strip()
+            if len(secret) >= SHORTEST and secret not in self._kept:
+                with self._lock:
+                    self._kept.add(secret)
+                    if secret in self._passing:
+                        del self._passing[secret]
+                    else:
+                        self._count(secret, 1)
 
-    def _forget(self, forms: tuple[str, ...]) -> list[str]:
-        """The short ones of them."""
-        for form in filter(_is_long, forms):
-            left = tuple(one for one in self._heads[form[:_HEAD]] if one != form)
-            if left:
-                self._heads[form[:_HEAD]] = left
+    def _use(self, secret: str) -> None:
+        if secret in self._passing:
+            self._passing.move_to_end(secret)
+            return
+        self._passing[secret] = None
+        self._count(secret, 1)
+        if len(self._passing) > MEMORY:
+            self._count(self._passing.popitem(last=False)[0], -1)
+
+    def _count(self, secret: str, change: Literal[1, -1]) -> None:
+        """Begin to look for `secret`, or end it."""
+        for form in dict.fromkeys(_forms(secret)):
+            if _is_long(form):
+                self._index(form, change, whole=form == secret)
             else:
-                del self._heads[form[:_HEAD]]
-        short = [form for form in forms if not _is_long(form)]
-        self._shorts.subtract(short)
-        return short
+                self._shorts[form] += change
+                if not self._shorts[form]:
+                    del self._shorts[form]
+                self._short_is_old = True
+
+    def _index(self, form: str, change: Literal[1, -1], *, whole: bool) -> None:
+        last = len(form) - _GRAM
+        for at in dict.fromkeys((*range(0, last, _STRIDE), last)):
+            if not (whole or at < _EDGE or at > last - _EDGE):
+                continue
+            gram, place = form[at : at + _GRAM], (form, at)
+            others = tuple(one for one in self._grams.get(gram, ()) if one != place)
+            self._grams[gram] = (*others, place) if change > 0 else others
+            if not self._grams[gram]:
+                del self._grams[gram]
 
     # ---- texts without them
 
     def redact(self, text: str) -> str:
         """The text with MASK in place of each secret; line breaks and all else stay."""
-        if self._heads:
+        if self._grams:
             text = self._without_long(text)
+        if self._short_is_old:
+            with self._lock:
+                longest_first = sorted(self._shorts, key=len, reverse=True)
+                self._short = re.compile("|".join(map(_pattern, longest_first))) if longest_first else None
+                self._short_is_old = False
         if self._short is not None:
             text = self._short.sub(MASK, text)
         for looks, instead in _LOOKS:
@@ -151,23 +188,32 @@ class Secrets:
 
     def line(self, text: str, limit: int) -> str:
         """The text as one line of at most `limit` bytes (UTF-8) that may leave this process."""
-        whole = len(text) <= _FAR_ENOUGH
-        return cut(clean(self.redact(text if whole else text[:_FAR_ENOUGH] + "…")), limit)
+        if len(text) > _FAR_ENOUGH:
+            # What is left of a secret at the end of what is looked at would not be found.
+            half = max([_WORDS, *map(len, list(self._shorts))])
+            text = self.redact(text[:_FAR_ENOUGH])[:-half] + "…"
+        else:
+            text = self.redact(text)
+        return cut(clean(text), limit)
 
     def _without_long(self, text: str) -> str:
-        kept, done = [], 0
-        for run in re.finditer(rf"\S{{{_HEAD},}}", text):
-            at = run.start()
-            while at <= run.end() - _HEAD:
-                length = max(
-                    (_common(text, at, form) for form in self._heads.get(text[at : at + _HEAD], ())), default=0
-                )
-                if not length:
+        kept: list[str] = []
+        done = 0
+        for run in re.finditer(rf"\S{{{_PIECE},}}", text):
+            at, last = run.start(), run.end() - _GRAM
+            while at <= last:
+                begin = end = at
+                for form, place in self._grams.get(text[at : at + _GRAM], ())[-_ALIKE:]:
+                    left, right = _before(text, at, done, form, place), _after(text, at, form, place)
+                    whole = left + right == len(form)
+                    if left + right > end - begin and (whole or _tells(text[at - left : at + right])):
+                        begin, end = at - left, at + right
+                if begin == end:
                     at += 1
                     continue
-                kept.append(text[done:at])
-                at = done = at + length
-                kept.append(MASK)
+                if begin > done or not kept:
+                    kept += [text[done:begin], MASK]
+                at = done = end
         return "".join((*kept, text[done:]))
 
 
@@ -201,22 +247,46 @@ def yaml_problem(error: yaml.YAMLError) -> str:
 
 
 def _is_long(form: str) -> bool:
-    return len(form) >= _HEAD and not any(one.isspace() for one in form)
+    return len(form) >= _LONG and not any(one.isspace() for one in form)
+
+
+def _tells(piece: str) -> bool:
+    """Whether so much of a long secret is a secret; a few plain words of it may be anybody's."""
+    return len(piece) >= _WORDS or (len(piece) >= _PIECE and re.search("[0-9A-Z]", piece) is not None)
 
 
 def _pattern(form: str) -> str:
-    return rf"(?<!\w){re.escape(form)}(?!\w)" if len(form) < _WHOLE_WORDS else re.escape(form)
+    words = r"\s+".join(map(re.escape, form.split()))
+    return rf"(?<!\w){words}(?!\w)" if len(form) < _WHOLE_WORDS else words
 
 
-def _common(text: str, at: int, form: str) -> int:
-    """How many characters of `form`, whose head does, stand in the text from `at` on; 0 if too few to tell."""
-    if text.startswith(form, at):
-        return len(form)
-    low, high = _HEAD, len(form)
+def _after(text: str, at: int, form: str, place: int) -> int:
+    """How many characters from `at` on are those of `form` from `place` on."""
+    return _longest(len(form) - place, lambda length: text.startswith(form[place : place + length], at))
+
+
+def _before(text: str, at: int, done: int, form: str, place: int) -> int:
+    """How many characters before `at`, not before `done`, are those of `form` before `place`."""
+    return _longest(min(place, at - done), lambda length: text.startswith(form[place - length : place], at - length))
+
+
+def _longest(limit: int, matches: Callable[[int], bool]) -> int:
+    """The greatest length up to `limit` that matches, where all below it do."""
+    if matches(limit):
+        return limit
+    low, high = 0, limit
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if text.startswith(form[:middle], at) else (low, middle)
-    return low if low >= _ENOUGH else 0
+        low, high = (middle, high) if matches(middle) else (low, middle)
+    return low
+
+
+def _in_urls(text: str) -> Iterator[str]:
+    """The user with his password, and the password, of each URL in it."""
+    for found in _USER_INFO.finditer(text):
+        both = found[0][:-1]
+        password = both.partition(":")[2]
+        yield from (both, password, unquote(password))
 
 
 def _forms(secret: str) -> Iterator[str]:

@@ -155,7 +155,9 @@ class BackendContext(Generic[ConfigT]):
     transport: Transport
     clock: Clock
     events: EventRecorder
-    secrets: Secrets = dataclasses.field(default_factory=Secrets)  # to be told of credentials: no text shows them then
+    secrets: (
+        Secrets  # to be told of every credential that is learned after the start: no event, log or error shows it then
+    )
 
 
 class Honoured(enum.StrEnum):

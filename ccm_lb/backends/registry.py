@@ -78,7 +78,7 @@ def _import(point: EntryPoint) -> type[AnyBackend]:
     return loaded
 
 
-def backend_config(cls: type[AnyBackend], path: Path | None, secrets: Secrets | None = None) -> BackendConfig:
+def backend_config(cls: type[AnyBackend], path: Path | None, secrets: Secrets) -> BackendConfig:
     """
     The backend's own settings out of the --cloud-config file (YAML or JSON); without a file, their defaults.
 
@@ -87,15 +87,14 @@ def backend_config(cls: type[AnyBackend], path: Path | None, secrets: Secrets | 
     Raises ConfigError: one line that names the file and, for each wrong setting, its key, value and what was expected.
     """
     content = read_settings(path) if path else {}
-    known = secrets or Secrets()
-    known.add_settings(content)
+    secrets.add_settings(content)
     where = str(path) if path else "--cloud-config is not given"
     try:
         settings = cls.config_model.model_validate(content)
     except ValidationError as error:
         fields = cls.config_model.model_fields
         raise ConfigError("; ".join(f"{where}: {_complaint(one, fields)}" for one in error.errors())) from None
-    known.add_settings(settings)
+    secrets.add_settings(settings)
     return settings
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ccm_lb.errors import ConfigError
+from ccm_lb.redaction import Secrets
 
 
 class Named(NamedTuple):
@@ -21,16 +22,16 @@ class Named(NamedTuple):
     tls_private_key_file: Path | None = None
 
 
-def mistakes(named: Named) -> list[str]:
-    """One line for each. A pod's own credentials are not looked for: only the pod has them."""
-    return list(_mistakes(named))
+def mistakes(named: Named, secrets: Secrets) -> list[str]:
+    """One line for each; `secrets` is told of those that are read. A pod's own credentials are not looked for: only the pod has them."""
+    return list(_mistakes(named, secrets))
 
 
-def _mistakes(named: Named) -> Iterator[str]:
+def _mistakes(named: Named, secrets: Secrets) -> Iterator[str]:
     if named.cloud_provider:
-        yield from _complaint(lambda: _backend(str(named.cloud_provider), named.cloud_config))
+        yield from _complaint(lambda: _backend(str(named.cloud_provider), named.cloud_config, secrets))
     if named.kubeconfig:
-        yield from _complaint(lambda: asyncio.run(_connect(named)))
+        yield from _complaint(lambda: asyncio.run(_connect(named, secrets)))
     if named.tls_cert_file and named.tls_private_key_file:
         yield from _complaint(lambda: _certificate(named))
 
@@ -42,16 +43,16 @@ def _complaint(check: Callable[[], None]) -> Iterator[str]:
         yield str(error)
 
 
-def _backend(name: str, file: Path | None) -> None:
+def _backend(name: str, file: Path | None, secrets: Secrets) -> None:
     from ccm_lb.backends import registry
 
-    registry.backend_config(registry.load(name), file)
+    registry.backend_config(registry.load(name), file, secrets)
 
 
-async def _connect(named: Named) -> None:
+async def _connect(named: Named, secrets: Secrets) -> None:
     from ccm_lb.kube.connect import connect
 
-    await (await connect(named.kubeconfig, named.master, user_agent="ccm-lb")).close()
+    await (await connect(named.kubeconfig, named.master, user_agent="ccm-lb", secrets=secrets)).close()
 
 
 def _certificate(named: Named) -> None:

@@ -93,7 +93,7 @@ def _print(checked: Checked) -> None:
     from ccm_lb.dataplane.files import findings
 
     for one in checked.findings:
-        click.echo(outputs.printable(str(one)))
+        outputs.say(str(one))
     if not findings.failing(checked.findings):
         click.echo(f"{checked.document.file}: fine ({checked.what})")
 
@@ -150,7 +150,7 @@ def _untranslated(name: str, found: Sequence[Checked], whole: Sequence[Checked],
         )
     said = [each for one in found for each in one.findings]
     for each in said:
-        click.echo(outputs.printable(str(each)), err=True)
+        outputs.say(str(each), err=True)
     message = f"{name}: nothing in it that can be translated; see `ccm-lb dataplane validate`"
     return outputs.complain(message, BAD_INPUT, output, findings=[each.as_json() for each in said])
 

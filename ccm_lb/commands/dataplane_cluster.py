@@ -56,13 +56,15 @@ def detect(kubeconfig: str | None, master: str | None, output: str) -> int:
         seen = await looking.observe(api)
         found, balancers = infer.service_proxy(seen), announcers.find(seen)
         if output == "json":
-            click.echo(json.dumps({**found.as_json(), "loadBalancers": [one.as_json() for one in balancers]}, indent=2))
+            outputs.say(
+                json.dumps({**found.as_json(), "loadBalancers": [one.as_json() for one in balancers]}, indent=2)
+            )
         else:
-            click.echo(found.sentence() if found.kind is Kind.UNKNOWN else f"{found.sentence()}, {found.confidence}")
+            outputs.say(found.sentence() if found.kind is Kind.UNKNOWN else f"{found.sentence()}, {found.confidence}")
             for name, value in found.settings.items():
-                click.echo(f"  {name}: {value}")
+                outputs.say(f"  {name}: {value}")
             for one in found.evidence:
-                click.echo(f"  {one}")
+                outputs.say(f"  {one}")
         return CANNOT_TELL if found.kind is Kind.UNKNOWN or found.mode is Mode.UNKNOWN else FINE
 
     return _ask(kubeconfig, master, output, ask)
@@ -90,13 +92,13 @@ def preflight(kubeconfig: str | None, master: str | None, output: str) -> int:
         machines = baremetal.preflight((await api.get(NODES)).get("items") or [])
         if output == "json":
             rows = [{**vars(one), "fitness": one.fitness.value} for one in machines]
-            click.echo(json.dumps(rows, indent=2))
+            outputs.say(json.dumps(rows, indent=2))
         else:
             for one in machines:
                 system = ", ".join(filter(None, [one.os, one.kernel])) or "nothing said"
-                click.echo(f"{one.node}: {one.fitness}: {one.reason} ({system})")
+                outputs.say(f"{one.node}: {one.fitness}: {one.reason} ({system})")
             if not machines:
-                click.echo("cannot tell: there are no nodes")
+                outputs.say("cannot tell: there are no nodes")
         fitness = {one.fitness for one in machines}
         if baremetal.Fitness.UNFIT in fitness:
             return FINDINGS
@@ -129,12 +131,12 @@ def verify(kubeconfig: str | None, master: str | None, output: str) -> int:
         if output == "json":
             evidence = [{"source": one.source, "fact": one.fact} for one in found.evidence]
             row = {"kubeProxy": found.kube_proxy, "replacement": found.replacement, "reason": found.reason}
-            click.echo(json.dumps({**row, "evidence": evidence}, indent=2))
+            outputs.say(json.dumps({**row, "evidence": evidence}, indent=2))
         else:
-            click.echo(f"kube-proxy: {found.kube_proxy}: {found.reason}")
-            click.echo(f"in its place: {found.replacement}")
+            outputs.say(f"kube-proxy: {found.kube_proxy}: {found.reason}")
+            outputs.say(f"in its place: {found.replacement}")
             for one in found.evidence:
-                click.echo(f"  {one}")
+                outputs.say(f"  {one}")
         if found.kube_proxy is baremetal.Presence.CANNOT_TELL:
             return CANNOT_TELL
         if found.kube_proxy is baremetal.Presence.PRESENT or found.replacement is Kind.NONE:
@@ -212,17 +214,17 @@ def explain(service: str, delivery: str | None, kubeconfig: str | None, master: 
                 "warnings": warnings,
                 "notes": notes,
             }
-            click.echo(json.dumps(said, indent=2))
+            outputs.say(json.dumps(said, indent=2))
         else:
-            click.echo(f"service proxy: {proxy.sentence()}")
-            click.echo(f"the load balancer delivers to: {_DELIVERIES[chosen]} ({by})")
+            outputs.say(f"service proxy: {proxy.sentence()}")
+            outputs.say(f"the load balancer delivers to: {_DELIVERIES[chosen]} ({by})")
             for ingress, one, nodes in rows:
                 where = f"{ingress.ip or ingress.hostname} ({ingress.ip_mode or 'no ipMode'})"
                 source = f" [{one.source}]" if one.source else ""
-                click.echo(f"{where}, a client {_place(one, nodes)}: {one.path}: {one.reason}{source}")
+                outputs.say(f"{where}, a client {_place(one, nodes)}: {one.path}: {one.reason}{source}")
             for word, sentences in (("warning", warnings), ("note", notes)):
                 for sentence in sentences:
-                    click.echo(f"{word}: {sentence}")
+                    outputs.say(f"{word}: {sentence}")
         # A row that is true of no node today is told, and is no finding.
         paths = {one.path for _, one, nodes in rows if nodes != ()}
         if warnings or effect.Path.BROKEN in paths:
@@ -299,10 +301,10 @@ def probe(service: str, kubeconfig: str | None, master: str | None, output: str)
         answers = [(one, await probing.probe(one, ports[0], nodes)) for one in addresses]
         if output == "json":
             rows = [{"address": one, "answer": seen.answer, "reason": seen.reason} for one, seen in answers]
-            click.echo(json.dumps(rows, indent=2))
+            outputs.say(json.dumps(rows, indent=2))
         else:
             for address, seen in answers:
-                click.echo(f"{address}:{ports[0]}: {seen.answer}: {seen.reason}")
+                outputs.say(f"{address}:{ports[0]}: {seen.answer}: {seen.reason}")
         return CANNOT_TELL if any(seen.answer is Answer.CANNOT_TELL for _, seen in answers) else FINE
 
     return _ask(kubeconfig, master, output, ask)
@@ -341,7 +343,9 @@ def _ask(
     from ccm_lb.kube import connect
 
     async def run() -> int:
-        api = await connect.connect(kubeconfig, master, user_agent=f"ccm-lb/{version('ccm-lb')}")
+        api = await connect.connect(
+            kubeconfig, master, user_agent=f"ccm-lb/{version('ccm-lb')}", secrets=outputs.secrets()
+        )
         try:
             return await ask(api)
         finally:

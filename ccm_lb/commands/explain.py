@@ -163,8 +163,8 @@ async def explain(config: Config, key: Key, secrets: Secrets) -> Explanation:
     backend_class = registry.load(config.cloud_provider)
     settings = registry.backend_config(backend_class, config.cloud_config, secrets)
     clock = SystemClock()
-    transport = CloudTransport(_ReadOnly(), clock, timeout=_PATIENCE)
-    backend = backend_class(BackendContext("explain", settings, transport, clock, _Silent()))
+    transport = CloudTransport(_ReadOnly(), clock, secrets=secrets, timeout=_PATIENCE)
+    backend = backend_class(BackendContext("explain", settings, transport, clock, _Silent(), secrets))
     async with contextlib.AsyncExitStack() as stack:
         await transport.open()
         stack.push_async_callback(transport.close)

@@ -2,12 +2,14 @@
 The command line `ccm-lb`.
 
 Whatever a command needs is imported when it runs: kopf and kubernetes cost seconds, and `--help` has no use for them.
-Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a restart may cure, 2 a mistake of the user's, 130 interrupted.
+Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a restart may cure, 2 a mistake of the user's, 74 the output cannot be
+written, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -20,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ccm_lb.commands import outputs
 from ccm_lb.commands.dataplane import dataplane
 from ccm_lb.errors import CCMError, ConfigError
+from ccm_lb.process import log
 from ccm_lb.redaction import Secrets
 from ccm_lb.settings import config, precedence, upstream
 from ccm_lb.settings.config import Config
@@ -40,7 +44,8 @@ _COMPLAINTS = "ccm_lb.complaints"
 _EPILOG = """\b
 Every setting is also an environment variable (--leader-elect: CCM_LB_LEADER_ELECT) and a key of the file (leader-elect:).
 Precedence: flag, environment, file, default. `ccm-lb config` shows what applies and where it comes from.
-Exit codes: 0 a clean stop, 1 a failure that a new start may cure, 2 a mistake in the command line or the settings.
+Exit codes: 0 a clean stop, 1 a failure that a new start may cure, 2 a mistake in the command line or the settings,
+74 the output cannot be written, 141 nobody reads it any more.
 
 \b
 Examples:
@@ -53,28 +58,45 @@ def main() -> None:
     """The console script: runs the command of sys.argv and exits; a user's mistake is one line on stderr, never a traceback."""
     # A container's first process gets no signal that it does not handle: until `run` does, which imports for a second, this one.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
-    sys.exit(execute(sys.argv[1:]))
-
-
-def execute(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code."""
     secrets = Secrets()
+    # What libraries say, whichever the command; `run` has settings for it.
+    log.configure("text", 0, sys.stderr, secrets)
+    log.catch_what_nobody_catches()
+    sys.exit(execute(sys.argv[1:], secrets))
+
+
+def execute(arguments: Sequence[str], secrets: Secrets | None = None) -> int:
+    """Run one command; the exit code. What it prints shows none of the secrets that it comes to know."""
+    secrets = secrets or Secrets()
     try:
         result = cli.main(list(arguments), prog_name="ccm-lb", standalone_mode=False, obj=secrets)
-    except ConfigError as error:
-        return _complain(secrets.redact(str(error)), 2)
+        outputs.flush()
     except CCMError as error:
-        return _complain(secrets.redact(str(error)), 1)
+        return _complain(str(error), 2 if isinstance(error, ConfigError) else 1, secrets)
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code)
+        return _complain(error.format_message(), error.exit_code, secrets)
     except (click.Abort, KeyboardInterrupt):
         return 130
+    except SystemExit:
+        return outputs.give_up(BrokenPipeError())  # how click ends where nobody reads; all else it leaves to us
+    # The end of the program: Python would print the traceback as it is, with everything in it.
+    except Exception as error:  # noqa: BLE001
+        return outputs.give_up(error) if outputs.unwritable(error) else _crash(error, secrets)
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
-    click.echo(f"ccm-lb: {' '.join(message.split())}", err=True)
+def _complain(message: str, code: int, secrets: Secrets) -> int:
+    """One line on standard error."""
+    with contextlib.suppress(OSError):  # nobody hears us
+        click.echo(f"ccm-lb: {outputs.printable(' '.join(secrets.redact(message).split()))}", err=True)
     return code
+
+
+def _crash(error: Exception, secrets: Secrets) -> int:
+    with contextlib.suppress(OSError):
+        click.echo("\n".join(log.trace(error, secrets)), err=True)
+    said = secrets.line(log.causes(error), log.LINE)
+    return _complain(f"a mistake in this program, please report it: {said}", 1, secrets)
 
 
 # Upstream has a short form for one, and another name for the other.
@@ -195,16 +217,16 @@ def _build(ctx: click.Context) -> tuple[Config, dict[str, Setting]]:
         from ccm_lb.commands import checks
 
         complaints.append(str(error))
-        raise ConfigError("; ".join([*complaints, *checks.mistakes(_named_by(given))])) from None
+        raise ConfigError("; ".join([*complaints, *checks.mistakes(_named_by(given), ctx.obj)])) from None
     if complaints:
-        raise ConfigError("; ".join([*complaints, *_mistakes(settings)]))
+        raise ConfigError("; ".join([*complaints, *_mistakes(settings, ctx.obj)]))
     return settings, given
 
 
-def _mistakes(settings: Config) -> list[str]:
+def _mistakes(settings: Config, secrets: Secrets) -> list[str]:
     from ccm_lb.commands import checks
 
-    return checks.mistakes(checks.Named(*(getattr(settings, field) for field in checks.Named._fields)))
+    return checks.mistakes(checks.Named(*(getattr(settings, field) for field in checks.Named._fields)), secrets)
 
 
 def _named_by(given: Mapping[str, Setting]) -> checks.Named:
@@ -243,7 +265,7 @@ def run(ctx: click.Context, /, **_: object) -> int:
             return runner.run(app.run(settings, ctx.obj, notes))
     except ConfigError as error:
         # It stopped at the first; whoever mends it wants to know of the others.
-        others = [one for one in _mistakes(settings) if one != str(error)]
+        others = [one for one in _mistakes(settings, ctx.obj) if one != str(error)]
         raise ConfigError("; ".join([str(error), *others])) from error
 
 
@@ -258,8 +280,9 @@ _OUTPUT = click.option(
 def show_config(ctx: click.Context, /, output: str, **_: object) -> None:
     """Print what `run` would use, and where it comes from; end with 2 where `run` would."""
     settings, given = _build(ctx)
+    mistakes = _mistakes(settings, ctx.obj)
     _show(settings, given, output)
-    if mistakes := _mistakes(settings):
+    if mistakes:
         raise ConfigError("; ".join(mistakes))
 
 
@@ -268,10 +291,10 @@ def _show(settings: Config, given: Mapping[str, Setting], output: str) -> None:
     if output == "json":
         values = settings.model_dump(mode="json")
         rows = {precedence.key(field): {"value": values[field], "source": origins[field]} for field in origins}
-        click.echo(json.dumps(rows, indent=2))
+        outputs.say(json.dumps(rows, indent=2))
         return
     texts = {field: precedence.as_text(field, getattr(settings, field)) for field in origins}
-    click.echo(
+    outputs.say(
         _table([{"name": precedence.key(field), "value": texts[field], "source": origins[field]} for field in origins])
     )
 
@@ -296,7 +319,7 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     from ccm_lb.objects import Key
 
     found = asyncio.run(explaining.explain(settings, Key(namespace, service), ctx.obj))
-    click.echo(ctx.obj.redact(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines())))
+    outputs.say(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
 
 
 @cli.command()

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
@@ -39,10 +40,21 @@ CREDENTIALS = frozenset(
         "x-api-key",
         "x-amz-security-token",
         "private-token",
-        "cookie",
     }
 )
 """Request headers (in small letters) that hold a secret."""
+
+LOOKS_LIKE_CREDENTIALS = re.compile("auth|secret|passw|api-?key|access-?key|session|token", re.IGNORECASE)
+"""Request headers of other names that hold one if they are as long as one, which "true" is not."""
+
+NO_CREDENTIALS = frozenset({"fencing-token"})
+"""Those of them (in small letters) that hold none."""
+
+SHORTEST_UNKNOWN = 12
+"""Characters of the value of such a header."""
+
+SECRET_PARAMS = frozenset({"access_token", "token", "api_key", "apikey", "password", "secret"})
+"""Parameters in a URL (in small letters) that hold one; not those that name a page."""
 
 _TRANSIENT = frozenset({502, 503, 504})  # not 500: a cloud that failed on a request fails on it again
 
@@ -87,10 +99,10 @@ class CloudTransport:
         fence: Fence,
         clock: base.Clock,
         *,
+        secrets: Secrets,
         max_concurrent: int = 64,
         timeout: float = 30.0,
         observer: Observer | None = None,
-        secrets: Secrets | None = None,
     ) -> None:
         """
         `max_concurrent` requests are under way at most, each given `timeout` seconds from connecting to the last byte.
@@ -98,7 +110,7 @@ class CloudTransport:
         `secrets` is told of every credential that a request carries, whoever wrote the backend.
         """
         self._fence, self._clock, self._observer = fence, clock, observer
-        self._secrets = secrets or Secrets()
+        self._secrets = secrets
         self._slots = asyncio.Semaphore(max_concurrent)
         self._timeout = timeout
         self._holds: dict[yarl.URL, pacing.Hold] = {}
@@ -140,9 +152,7 @@ class CloudTransport:
         idempotent: bool | None = None,
     ) -> base.Response:
         """See `base.Transport.request`. Redirects are not followed: the answer is the backend's to judge."""
-        for name, value in (headers or {}).items():
-            if name.lower() in CREDENTIALS:
-                self._secrets.add_header(value)
+        self._note_credentials(url, headers or {}, params or {})
         data = None if body is None else json.dumps(body).encode()
         content_type = {} if body is None else {"Content-Type": "application/json"}
         request = _Request(
@@ -175,6 +185,19 @@ class CloudTransport:
         if response.status == 503 and not request.idempotent and hold.remaining():
             raise RetryAfterError(f"the cloud asks for a pause: {request} answered 503", hold.remaining())
         return response
+
+    def _note_credentials(self, url: str, headers: Mapping[str, str], params: Mapping[str, str]) -> None:
+        self._secrets.add_url(url)
+        for name, value in headers.items():
+            if name.lower() in CREDENTIALS or (
+                LOOKS_LIKE_CREDENTIALS.search(name)
+                and name.lower() not in NO_CREDENTIALS
+                and len(value) >= SHORTEST_UNKNOWN
+            ):
+                self._secrets.add_header(value)
+            elif name.lower() == "cookie":
+                self._secrets.add(*(one.partition("=")[2] for one in value.split(";")))
+        self._secrets.add(*(str(value) for name, value in params.items() if name.lower() in SECRET_PARAMS))
 
     async def _attempt(self, request: _Request, hold: pacing.Hold, deadline: float) -> base.Response:
         while True:

@@ -24,6 +24,7 @@ from ccm_lb.errors import (
 )
 from ccm_lb.http import pacing
 from ccm_lb.kube import authorization
+from ccm_lb.redaction import Secrets
 
 FIELD_MANAGER = "ccm-lb"
 """The name under which the API server records our writes (managedFields), unless `KubeApi` is given another one."""
@@ -36,6 +37,9 @@ RETRY_WINDOW = 10.0
 
 UNSAID_PAUSE = 1.0
 """Seconds to stay away after a 429 that names no time."""
+
+PAGE = 200
+"""Bytes that are told of an answer that is not Kubernetes' own."""
 
 _METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 _TRANSIENT = frozenset({500, 502, 503, 504})
@@ -65,6 +69,7 @@ class Endpoint:
     server: str
     tls: ssl.SSLContext
     credentials: authorization.Credentials
+    secrets: Secrets
     tls_server_name: str | None = None
     proxy: str | None = None
     timeout: float = 30.0  # seconds for one request, from connecting to the last byte
@@ -251,10 +256,29 @@ class KubeApi:
                     f"{self.server} answered {request} with something that is no JSON object: is it a Kubernetes API?"
                 )
             return answer
-        error = _refusal(request, status, headers, answer, body)
+        error = self._refusal(request, status, headers, answer, body)
         if error.retry_after is not None:
             self._hold.extend(error.retry_after)
         raise error
+
+    def _refusal(
+        self,
+        request: _Request,
+        status: int,
+        headers: Mapping[str, str],
+        answer: Mapping[str, Any] | None,
+        body: bytes,
+    ) -> ApiError:
+        asked = pacing.retry_after(headers) if status in (429, 503) else None
+        if asked is None and status == 429:
+            asked = UNSAID_PAUSE
+        if answer is None or answer.get("kind") != "Status":
+            # Not Kubernetes' own words, but a proxy's, say: its 404 does not mean that the object is gone. It may hold our request.
+            text = self._endpoint.secrets.line(body.decode(errors="replace").strip(), PAGE)
+            return ApiError(f"{request}: {status} {text}".rstrip(), status=status, retry_after=asked)
+        message, reason = answer.get("message") or "no message", answer.get("reason") or ""
+        error = _ERRORS.get(status, ApiError)
+        return error(f"{request}: {message}", status=status, reason=reason, retry_after=asked)
 
 
 def _object(body: bytes) -> dict[str, Any] | None:
@@ -263,20 +287,6 @@ def _object(body: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None
-
-
-def _refusal(
-    request: _Request, status: int, headers: Mapping[str, str], answer: Mapping[str, Any] | None, body: bytes
-) -> ApiError:
-    asked = pacing.retry_after(headers) if status in (429, 503) else None
-    if asked is None and status == 429:
-        asked = UNSAID_PAUSE
-    if answer is None or answer.get("kind") != "Status":
-        # Not Kubernetes' own words, but a proxy's, say: its 404 does not mean that the object is gone.
-        text = " ".join(body[:200].decode(errors="replace").split())
-        return ApiError(f"{request}: {status} {text}".rstrip(), status=status, retry_after=asked)
-    message, reason = answer.get("message") or "no message", answer.get("reason") or ""
-    return _ERRORS.get(status, ApiError)(f"{request}: {message}", status=status, reason=reason, retry_after=asked)
 
 
 def _may_repeat(request: _Request, error: BaseException) -> bool:

@@ -50,10 +50,10 @@ class _Backoff:
 class Credentials:
     """The present credential, and whether it is due to be read anew. For any thread."""
 
-    def __init__(self, source: credentials.Source, clock: base.Clock, secrets: Secrets | None = None) -> None:
+    def __init__(self, source: credentials.Source, clock: base.Clock, secrets: Secrets) -> None:
         """`secrets` is told of every credential that is read."""
         self._source, self._clock = source, clock
-        self._secrets = secrets or Secrets()
+        self._secrets = secrets
         self._reading = threading.Lock()  # held while a plug-in runs, so never taken in an event loop
         self._lock = threading.Lock()
         self._header: str | None = None

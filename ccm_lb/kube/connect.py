@@ -63,12 +63,12 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
     master: str | None,
     *,
     user_agent: str,
+    secrets: Secrets,
     qps: float | None = None,
     burst: int | None = None,
     field_manager: str = FIELD_MANAGER,
     observer: Observer | None = None,
     pod: Pod = Pod(),
-    secrets: Secrets | None = None,
 ) -> KubeApi:
     """
     The API of the cluster that `kubeconfig` names, or without one of the cluster that this pod runs in. Nothing is sent yet.
@@ -76,7 +76,6 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
     `master` takes the place of the server's URL. With `qps` no more than so many requests a second go out, and `burst` at once
     (a second's worth if None). `secrets` is told of every credential. Raises ConfigError.
     """
-    secrets = secrets or Secrets()
     secrets.add_settings([master, kubeconfig and str(kubeconfig)])
     with contextlib.ExitStack() as unpacked:
         access = _from_pod(pod, master) if kubeconfig is None else await _from_file(Path(kubeconfig), unpacked, secrets)
@@ -88,7 +87,7 @@ async def connect(  # noqa: PLR0913 - each is a setting of its own
     except credentials.CredentialError as error:
         raise ConfigError(f"{access.where}: {error}") from error
     bucket = None if qps is None else pacing.TokenBucket(qps, burst or max(1, int(qps)), clock)
-    endpoint = Endpoint(server, tls, present, access.tls_server_name, proxy)
+    endpoint = Endpoint(server, tls, present, secrets, access.tls_server_name, proxy)
     return KubeApi(
         endpoint, clock, user_agent=user_agent, field_manager=field_manager, bucket=bucket, observer=observer
     )
@@ -242,10 +241,16 @@ def _server(access: _Access, master: str | None) -> str:
     try:
         url = yarl.URL(server)
         valid = url.scheme in ("http", "https") and url.host
+        known = url.user or url.password
     except ValueError:
         valid = False
     if not valid:
         raise ConfigError(f"{named}: {server!r} is not a server's URL; expected https://HOST:PORT")
+    if known:
+        # It would stand in metrics and in each error, and no API server since Kubernetes 1.19 takes it.
+        raise ConfigError(
+            f"{named}: {server!r} has a user in it; expected https://HOST:PORT, and a token as credential"
+        )
     return server.rstrip("/")
 
 

@@ -66,12 +66,12 @@ class Recorder:
         api: EventApi,
         *,
         observer: Observer,
+        secrets: Secrets,
         now: Callable[[], float] = time.time,
-        secrets: Secrets | None = None,
     ) -> None:
         """No message leaves with one of `secrets` in it."""
         self._api = api
-        self._secrets = secrets or Secrets()
+        self._secrets = secrets
         self._observer = observer
         self._now = now  # Unix seconds
         self._correlator = Correlator()

@@ -41,9 +41,9 @@ class _Check:
 class Checks:
     """The named checks. `ping`, which always succeeds, is there from the start."""
 
-    def __init__(self, secrets: Secrets | None = None) -> None:
+    def __init__(self, secrets: Secrets) -> None:
         """No reason leaves with one of `secrets` in it."""
-        self._secrets = secrets or Secrets()
+        self._secrets = secrets
         self._checks: dict[str, _Check] = {}
         self.register("ping", lambda: None, live=lambda: None)
 

@@ -16,6 +16,7 @@ import json
 import logging
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TextIO
 
@@ -35,12 +36,12 @@ def configure(
     format: Literal["text", "json"],  # noqa: A002 - the flag's name
     verbosity: int,
     stream: TextIO,
-    secrets: Secrets | None = None,
+    secrets: Secrets,
 ) -> None:
     """Send this process's log to `stream`, without `secrets`. Replaces what was configured before."""
     handler = _Handler(stream)
     form = _json if format == "json" else _text
-    handler.setFormatter(_Formatter(form, secrets or Secrets(), tracebacks=verbosity >= TRACEBACKS))
+    handler.setFormatter(_Formatter(form, secrets, tracebacks=verbosity >= TRACEBACKS))
     logging.basicConfig(handlers=[handler], force=True, level=logging.WARNING)
     logging.getLogger("ccm_lb").setLevel(logging.DEBUG if verbosity >= DECISIONS else logging.INFO)
     for library in ("kopf", "aiohttp", "asyncio"):
@@ -68,6 +69,11 @@ def catch_what_nobody_catches() -> None:
 def causes(error: BaseException) -> str:
     """An exception and what caused it, outermost first, on one line."""
     return " <- ".join(_chain(error))
+
+
+def trace(error: BaseException, secrets: Secrets) -> list[str]:
+    """The lines of an exception's traceback, fit to leave this process."""
+    return [_indented(line) for line in secrets.redact("".join(traceback.format_exception(error))).splitlines()]
 
 
 def _chain(error: BaseException) -> Iterator[str]:
@@ -109,13 +115,13 @@ class _Formatter(logging.Formatter):
             "message": self._secrets.line(record.getMessage(), LINE),
         }
         fields: Fields = {name: self._fit_to_leave(value) for name, value in _extra(record).items()}
-        if record.exc_info and (error := record.exc_info[1]):
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
             fields["error"] = self._secrets.line(causes(error), LINE)
         lines = [self._line({**head, **fields})]
-        if self._tracebacks and record.exc_info:
-            trace = self._secrets.redact(self.formatException(record.exc_info)).splitlines()
+        if self._tracebacks and error is not None:
             numbered = {"message": "traceback", "of": head["message"]}
-            lines += (self._line({**head, **numbered, "line": _indented(one)}) for one in trace)
+            lines += (self._line({**head, **numbered, "line": one}) for one in trace(error, self._secrets))
         return "\n".join(lines)
 
     def _fit_to_leave(self, value: object) -> object:

@@ -39,7 +39,7 @@ finds the same mistakes as `ccm-lb run`. A variable that the kubelet made for a 
 ignored.
 
 Exit codes: 0 a clean stop, 1 a lost Lease or another failure that a new start may cure, 2 a mistake in the command line or the settings,
-130 interrupted.
+74 the output cannot be written, 130 interrupted, 141 nobody reads the output any more.
 """
 
 

@@ -38,6 +38,7 @@ from ccm_lb.backends.actual import differences
 from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Reads, Transport
 from ccm_lb.errors import NotLeaderError, RetryAfterError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.bench import Bench, Inspector, Seen, failure, lost, settled
 from ccm_lb.testing.fakes import FakeClock, RecordedEvents
@@ -100,7 +101,9 @@ class LoadBalancerConformance:
         lose_next_reply: Callable[[], None],
     ) -> AsyncIterator[Bench]:
         backend, neighbour = (
-            self.backend_class(BackendContext(cluster, config, lossy_transport, FakeClock(), RecordedEvents()))
+            self.backend_class(
+                BackendContext(cluster, config, lossy_transport, FakeClock(), RecordedEvents(), Secrets())
+            )
             for cluster in ("conformance-a", "conformance-b")
         )
         try:

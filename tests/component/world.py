@@ -20,6 +20,7 @@ from ccm_lb.controller.state import ClusterState
 from ccm_lb.controller.workqueue import Workqueue
 from ccm_lb.errors import CCMError
 from ccm_lb.objects import Key
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.builders import Json, Tweak
 from ccm_lb.testing.fakes import FakeClock, FakeServices, OpenFence, RecordedEvents
@@ -104,7 +105,9 @@ class World:
         self.state = ClusterState(self.scope)
         self.outcomes, self.observer = Outcomes(), QueueObserver()
         self.node_syncs: list[float] = []  # seconds from a node change until every load balancer had it
-        context = BackendContext(CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events)
+        context = BackendContext(
+            CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events, Secrets()
+        )
         deps = Dependencies(
             self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb", self.policy, self.advice
         )

@@ -14,6 +14,7 @@ from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.clock import SystemClock
 from ccm_lb.http.transport import CloudTransport
 from ccm_lb.objects import Node
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import OpenFence, RecordedEvents
 from fakecloud import app
@@ -27,7 +28,7 @@ class RecordingTransport(CloudTransport):
     """The real one, with a list of what went out."""
 
     def __init__(self) -> None:
-        super().__init__(OpenFence("lease-uid:7"), SystemClock())
+        super().__init__(OpenFence("lease-uid:7"), SystemClock(), secrets=Secrets())
         self.sent: list[tuple[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.delivery: str | None = None  # what the cloud says of it, in place of the truth
@@ -60,7 +61,7 @@ async def running() -> AsyncIterator[World]:
     await transport.open()
 
     def make(config: FakecloudConfig) -> FakecloudBackend:
-        return FakecloudBackend(BackendContext("c1", config, transport, SystemClock(), events))
+        return FakecloudBackend(BackendContext("c1", config, transport, SystemClock(), events, Secrets()))
 
     async with app.running(settings) as serving:
         backend = make(FakecloudConfig(url=serving.url, token="secret"))

@@ -12,6 +12,7 @@ from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.clock import SystemClock
 from ccm_lb.http.transport import CloudTransport
 from ccm_lb.objects import Node, Service
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.conformance import LoadBalancerConformance
 from ccm_lb.testing.fakes import OpenFence
@@ -42,7 +43,7 @@ class TestFakecloud(LoadBalancerConformance):
 
     @pytest.fixture
     async def transport(self) -> AsyncIterator[Transport]:
-        transport = CloudTransport(OpenFence("lease:1"), SystemClock())
+        transport = CloudTransport(OpenFence("lease:1"), SystemClock(), secrets=Secrets())
         await transport.open()
         yield transport
         await transport.close()

@@ -9,6 +9,7 @@ import pytest
 from ccm_lb.backends.base import BackendContext
 from ccm_lb.errors import CCMError, CloudUnreachableError, RetryAfterError, TerminalError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.bench import Bench, Seen
 from ccm_lb.testing.conformance import LoadBalancerConformance
@@ -84,7 +85,7 @@ class CountingInspector(MemoryInspector):
 def bench(backend_class: type[MemoryBackend]) -> Bench:
     config = MemoryConfig()
     backend, neighbour = (
-        backend_class(BackendContext(cluster, config, NoTransport(), FakeClock(), RecordedEvents()))
+        backend_class(BackendContext(cluster, config, NoTransport(), FakeClock(), RecordedEvents(), Secrets()))
         for cluster in ("conformance-a", "conformance-b")
     )
 

@@ -10,6 +10,7 @@ from ccm_lb.backends.base import BackendContext
 from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.clock import SystemClock
 from ccm_lb.objects import Service
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from tests.contract.fakecloud_world import World, nodes
 
@@ -19,7 +20,7 @@ LONG = "payments-of-the-whole-company-and-all-of-its"  # 43 characters, where a 
 def backend_of(world: World, cluster: str) -> FakecloudBackend:
     """A controller of that cluster, in the same account."""
     config = FakecloudConfig(url=world.serving.url, token="secret")
-    return FakecloudBackend(BackendContext(cluster, config, world.transport, SystemClock(), world.events))
+    return FakecloudBackend(BackendContext(cluster, config, world.transport, SystemClock(), world.events, Secrets()))
 
 
 def service(number: int, *tweaks: builders.Tweak, name: str = "web") -> Service:

@@ -11,6 +11,7 @@ from ccm_lb.dataplane.cluster.detect import ServiceProxyDetector
 from ccm_lb.dataplane.model import ServiceProxy
 from ccm_lb.kube import connect as connecting
 from ccm_lb.kube.api import KubeApi
+from ccm_lb.redaction import Secrets
 from tests import data
 from tests.controlplane.kube import Kube
 from tests.controlplane.server import ControlPlane
@@ -22,7 +23,7 @@ ROLE = "ccm-lb-service-proxy"
 
 @contextlib.asynccontextmanager
 async def connected(kubeconfig: Path) -> AsyncIterator[KubeApi]:
-    api = await connecting.connect(kubeconfig, None, user_agent="ccm-lb-tests")
+    api = await connecting.connect(kubeconfig, None, user_agent="ccm-lb-tests", secrets=Secrets())
     try:
         yield api
     finally:

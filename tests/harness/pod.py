@@ -20,10 +20,11 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclasses.dataclass(frozen=True)
 class Mounts:
-    """What a cluster adds to the image: files by their path inside, and variables."""
+    """What a cluster adds to the image: files by their path inside, variables, and folders that change, as a Secret's does."""
 
     files: Mapping[str, Path] = dataclasses.field(default_factory=dict)
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    folders: Sequence[Path] = ()
 
 
 def command(*arguments: str, mounts: Mounts = Mounts()) -> Sequence[str]:
@@ -37,6 +38,7 @@ def command(*arguments: str, mounts: Mounts = Mounts()) -> Sequence[str]:
     spec = {
         **_container(),
         "environment": {**_container()["environment"], **mounts.environment},
+        "folders": [*_container()["folders"], *map(str, mounts.folders)],
         "files": {
             **{path: path for path in named if Path(path).is_file()},
             **{target: str(source) for target, source in mounts.files.items()},

@@ -20,6 +20,7 @@ import pytest
 
 from ccm_lb.kube.connect import connect
 from ccm_lb.kube.watch import STUCK, Watch, WatchOptions
+from ccm_lb.redaction import Secrets
 from tests.controlplane.kube import Kube
 from tests.harness import objects
 
@@ -87,7 +88,7 @@ class Watched:
 
 @pytest.fixture
 async def watched(kube: Kube, namespace: str, kubeconfig: Path) -> AsyncIterator[Watched]:
-    api = await connect(kubeconfig, None, user_agent="ccm-lb/test")
+    api = await connect(kubeconfig, None, user_agent="ccm-lb/test", secrets=Secrets())
     watched = Watched(kube, namespace, Sessions(api))
     watched.sut.start()
     await watched.events_flow(within=60)

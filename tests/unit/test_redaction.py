@@ -185,6 +185,7 @@ def test_a_text_is_cut_by_bytes_between_characters(text: str, limit: int, shown:
 
 
 def test_a_line_is_all_of_it_and_a_secret_at_the_cut_is_gone_before() -> None:
+    assert knowing("s" + LONG).line(f"said\ns{LONG}", 1024) == f"said {MASK}"
     shown = knowing("s" + LONG).line("x" * 1000 + " \x1b s" + LONG + "y" * 10_000_000, 1024)
     assert shown.startswith("x" * 1000 + f" \ufffd {MASK}yyyy")
     assert shown.endswith("…")
@@ -208,3 +209,72 @@ def test_what_is_wrong_in_yaml_is_said_without_the_text(text: str, said: str) ->
 
 def test_a_problem_of_yaml_without_a_place() -> None:
     assert redaction.yaml_problem(yaml.MarkedYAMLError()) == "it cannot be read"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [LONG[:10], LONG[-10:], LONG[20:34], LONG[3:]],
+    ids=["its beginning", "its end", "its middle", "nearly all"],
+)
+def test_what_is_left_of_a_long_secret_where_a_text_was_cut_is_masked(piece: str) -> None:
+    assert knowing(LONG).redact(f"said {piece} and") == f"said {MASK} and"
+
+
+def test_both_halves_of_a_secret_that_was_shortened_in_its_middle_are_masked() -> None:
+    token = random.token_urlsafe(32)
+    assert (
+        knowing(token).redact(f"input_value='Bearer {token[:17]}...{token[-23:]}'")
+        == f"input_value='Bearer {MASK}...{MASK}'"
+    )
+
+
+def test_the_end_of_an_encoded_secret_is_masked() -> None:
+    token = random.token_urlsafe(60)
+    for code in (base64.b64encode(token.encode()).decode(), token.encode().hex()):
+        assert knowing(token).redact(f"...{code[-40:-4]}") == f"...{MASK}"
+
+
+def test_a_passphrase_is_masked_where_lines_were_broken() -> None:
+    assert knowing(PASSPHRASE).redact("correct horse\n  battery\tstaple!") == f"{MASK}!"
+
+
+def test_what_begins_alike_is_masked_once() -> None:
+    tokens = [f"eyJhbGciOiJSUzI1NiIsImtpZCI6{random.token_urlsafe(30)}" for _ in range(50)]
+    assert knowing(*tokens).redact(f"<{tokens[0]}{tokens[1]}>") == f"<{MASK}>"
+
+
+def test_half_a_secret_at_the_end_of_what_is_looked_at_is_not_shown() -> None:
+    long, known = "A1b2C3d4" * 4, knowing("A1b2C3d4" * 4, "fifteen-letters", PASSPHRASE)
+    for secret in (long, "fifteen-letters", PASSPHRASE):
+        for kept in range(1, len(secret)):
+            # So many secrets before it that what remains of 16 Ki characters is short enough to be shown.
+            text = (f"{long} " * 1000)[: 16_384 - kept] + secret + "z" * 100
+            assert secret[: max(kept, 4)] not in known.line(text, 10_000)
+
+
+def test_what_stands_in_settings_is_not_forgotten_for_what_comes_later() -> None:
+    known = Secrets()
+    known.add("later-a-setting")
+    known.add_settings({"password": "of-the-settings", "token": "later-a-setting"})
+    known.add(*(random.token_urlsafe(8) for _ in range(2 * redaction.MEMORY)), "of-the-settings")
+    assert known.redact("of-the-settings later-a-setting") == f"{MASK} {MASK}"
+
+
+def test_what_is_used_again_is_remembered_longer() -> None:
+    known = knowing("used-again-and-again")
+    for _ in range(3):
+        known.add(*(random.token_urlsafe(8) for _ in range(redaction.MEMORY - 1)), "used-again-and-again")
+    assert known.redact("used-again-and-again") == MASK
+
+
+def test_a_secret_among_the_arguments_of_a_plug_in_is_one() -> None:
+    known = Secrets()
+    known.add_settings({"exec": {"args": ["get-token", "--client-secret=arg-value", "--region=somewhere"]}})
+    assert known.redact("arg-value somewhere") == f"{MASK} somewhere"
+
+
+def test_the_password_in_a_url_is_a_secret_also_decoded() -> None:
+    known = Secrets()
+    known.add_url("https://joe:p%40ss%2Fword@cloud.example.com/v1")
+    known.add_url("https://cloud.example.com/v1")
+    assert known.redact("p@ss/word p%40ss%2Fword cloud.example.com") == f"{MASK} {MASK} cloud.example.com"

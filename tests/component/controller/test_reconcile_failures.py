@@ -11,6 +11,7 @@ from ccm_lb.backends.base import BackendContext
 from ccm_lb.controller.reconcile import Dependencies, Reconciler
 from ccm_lb.errors import ApiError, CCMError, ImplementedElsewhereError, NotLeaderError, RetryAfterError, TerminalError
 from ccm_lb.objects import CLEANUP_FINALIZER, LoadBalancerIngress, LoadBalancerStatus, Service
+from ccm_lb.redaction import Secrets
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import FakeClock
 from ccm_lb.testing.memory import MemoryBackend, MemoryConfig
@@ -172,7 +173,9 @@ def answering(world: World, answer: LoadBalancerStatus | None) -> None:
         async def ensure_load_balancer(self, service: Service, nodes: object) -> LoadBalancerStatus:
             return answer  # type: ignore[return-value]
 
-    context = BackendContext(CLUSTER, MemoryConfig(cloud=world.cloud), NoTransport(), FakeClock(), world.events)
+    context = BackendContext(
+        CLUSTER, MemoryConfig(cloud=world.cloud), NoTransport(), FakeClock(), world.events, Secrets()
+    )
     deps = Dependencies(world.api, Answering(context), world.events, world.fence, world.outcomes, "ccm-lb")
     world.reconciler = Reconciler(deps, world.state)
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ccm_lb.http import transport
+from ccm_lb.redaction import Secrets
 from tests.component.http.world import Cloud, Fence, World
 from tests.component.recording import VirtualClock, serve
 
@@ -15,7 +16,9 @@ from tests.component.recording import VirtualClock, serve
 async def world() -> AsyncIterator[World]:
     cloud, fence, virtual = Cloud(), Fence(), VirtualClock()
     metrics: list[tuple[str, str]] = []
-    sut = transport.CloudTransport(fence, virtual, observer=lambda method, code, _: metrics.append((method, code)))
+    sut = transport.CloudTransport(
+        fence, virtual, secrets=Secrets(), observer=lambda method, code, _: metrics.append((method, code))
+    )
     async with serve(cloud):
         await sut.open()
         yield World(cloud, fence, virtual, sut, metrics)

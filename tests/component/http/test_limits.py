@@ -9,6 +9,7 @@ import pytest
 from ccm_lb import clock
 from ccm_lb.errors import NotLeaderError
 from ccm_lb.http import pacing, transport
+from ccm_lb.redaction import Secrets
 from tests.component.http.world import Cloud, Fence, World, answer
 from tests.component.recording import VirtualClock, serve
 
@@ -45,7 +46,7 @@ async def test_a_permit_needs_the_lease(world: World) -> None:
 
 
 async def test_requests_and_permits_share_one_limit() -> None:
-    sut = transport.CloudTransport(Fence(), VirtualClock(), max_concurrent=2)
+    sut = transport.CloudTransport(Fence(), VirtualClock(), secrets=Secrets(), max_concurrent=2)
     cloud = Cloud()
     async with serve(cloud):
         await sut.open()
@@ -64,7 +65,7 @@ async def test_a_pause_that_begins_while_a_request_waits_for_its_slot_holds_for_
     loop, cloud, arrivals = asyncio.get_running_loop(), Cloud(), list[float]()
     cloud.answers = [answer(429, "1"), answer(200)]
     cloud.before_answer = lambda: arrivals.append(loop.time())
-    sut = transport.CloudTransport(Fence(), clock.SystemClock(), max_concurrent=1)
+    sut = transport.CloudTransport(Fence(), clock.SystemClock(), secrets=Secrets(), max_concurrent=1)
     async with serve(cloud):
         await sut.open()
         await asyncio.gather(sut.request("GET", cloud.url), sut.request("GET", cloud.url))
@@ -74,7 +75,7 @@ async def test_a_pause_that_begins_while_a_request_waits_for_its_slot_holds_for_
 
 async def test_the_lease_lost_while_waiting_for_a_slot_is_noticed() -> None:
     fence = Fence()
-    sut = transport.CloudTransport(fence, VirtualClock(), max_concurrent=1)
+    sut = transport.CloudTransport(fence, VirtualClock(), secrets=Secrets(), max_concurrent=1)
     async with sut.permit():
         request = asyncio.create_task(sut.request("PUT", "http://127.0.0.1:9/"))
         await asyncio.sleep(0)

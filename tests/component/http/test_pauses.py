@@ -11,6 +11,7 @@ import pytest
 from ccm_lb import clock
 from ccm_lb.errors import RetryAfterError
 from ccm_lb.http import pacing, transport
+from ccm_lb.redaction import Secrets
 from tests.component.http.world import Cloud, Fence, World, answer
 from tests.component.recording import VirtualClock, serve
 
@@ -59,7 +60,7 @@ async def test_nobody_sends_before_the_pause_ends_and_those_who_waited_come_one_
     loop, cloud, arrivals, refused = asyncio.get_running_loop(), Cloud(), list[float](), asyncio.Event()
     cloud.answers = [answer(429, "1"), answer(200)]
     cloud.before_answer = lambda: arrivals.append(loop.time())
-    sut = transport.CloudTransport(Fence(), clock.SystemClock(), observer=lambda *_: refused.set())
+    sut = transport.CloudTransport(Fence(), clock.SystemClock(), secrets=Secrets(), observer=lambda *_: refused.set())
     async with serve(cloud):
         await sut.open()
         first = asyncio.create_task(sut.request("GET", cloud.url))

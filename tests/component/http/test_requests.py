@@ -9,6 +9,7 @@ from aiohttp import test_utils, web
 
 from ccm_lb.errors import CloudUnreachableError
 from ccm_lb.http import transport
+from ccm_lb.redaction import Secrets
 from tests.component.http.world import Fence, World, answer
 from tests.component.recording import CUT, VirtualClock
 from tests.controlplane.server import free_ports
@@ -121,7 +122,7 @@ async def test_a_silent_cloud_is_given_up_after_the_timeout() -> None:
         await silence.wait()
         return web.Response()
 
-    sut = transport.CloudTransport(Fence(), VirtualClock(), timeout=0.05)
+    sut = transport.CloudTransport(Fence(), VirtualClock(), secrets=Secrets(), timeout=0.05)
     async with test_utils.RawTestServer(hang) as server:
         await sut.open()
         with pytest.raises(CloudUnreachableError, match=r"no answer within 0\.05 s"):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ccm_lb.kube import connect
+from ccm_lb.redaction import MASK, Secrets
 from tests.component.kube.world import OK, PATH, V1, ApiServer, connected, kubeconfig, plugin, prints
 
 
@@ -74,3 +75,47 @@ async def test_the_flags_for_a_limit_of_our_own_reach_the_requests(api: ApiServe
             await sut.get(PATH)
         assert loop.time() - begin >= 0.2
     assert len(api.seen) == 5
+
+
+@pytest.mark.parametrize(
+    ("user", "secret"),
+    [
+        ({"token": "the-token-itself"}, "the-token-itself"),
+        ({"tokenFile": "my-token"}, "from-file-only"),
+        ({"username": "u", "password": "the-password"}, "the-password"),
+        ({"exec": {"apiVersion": V1, "command": "./plugin"}}, "from-plugin-only"),
+        (
+            {
+                "exec": {
+                    "apiVersion": V1,
+                    "command": "./plugin",
+                    "env": [{"name": "ACME_SECRET", "value": "of-the-env"}],
+                }
+            },
+            "of-the-env",
+        ),
+        ({"exec": {"apiVersion": V1, "command": "./plugin", "args": ["--password=of-the-args"]}}, "of-the-args"),
+    ],
+    ids=["token", "token file", "password", "plug-in", "environment of a plug-in", "argument of a plug-in"],
+)
+async def test_what_a_kubeconfig_brings_is_a_secret(
+    api: ApiServer, tmp_path: Path, user: Mapping[str, Any], secret: str
+) -> None:
+    (tmp_path / "my-token").write_text("from-file-only\n")
+    plugin(tmp_path, prints({"token": "from-plugin-only"}))
+    secrets = Secrets()
+    async with connected(kubeconfig(tmp_path, api.url, user), None, secrets=secrets):
+        assert secrets.redact(f"it is {secret}") == f"it is {MASK}"
+
+
+async def test_a_token_that_was_renewed_is_a_secret_and_so_is_the_one_before(api: ApiServer, tmp_path: Path) -> None:
+    token = tmp_path / "my-token"
+    token.write_text("the-first-token\n")
+    secrets = Secrets()
+    async with connected(kubeconfig(tmp_path, api.url, {"tokenFile": "my-token"}), None, secrets=secrets) as sut:
+        await sut.get(PATH)
+        token.write_text("the-second-token\n")
+        api.accepted = {"Bearer the-second-token"}
+        await sut.get(PATH)
+    assert api.tokens[-1] == "Bearer the-second-token"
+    assert secrets.redact("the-first-token the-second-token") == f"{MASK} {MASK}"

@@ -10,6 +10,7 @@ from ccm_lb.errors import (
     ConfigError,
 )
 from ccm_lb.kube import connect
+from ccm_lb.redaction import Secrets
 from tests.component.kube.world import kubeconfig
 
 CONFIG = "current-context: here\ncontexts: [{name: here, context: {cluster: c, user: u}}]\n"
@@ -90,7 +91,7 @@ async def test_a_bad_kubeconfig_is_one_clear_line(tmp_path: Path, content: str |
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ConfigError) as caught:
-        await connect.connect(path, None, user_agent="x")
+        await connect.connect(path, None, user_agent="x", secrets=Secrets())
     assert f"--kubeconfig {path}" in str(caught.value)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -101,7 +102,7 @@ async def test_outside_a_cluster_a_kubeconfig_is_asked_for(tmp_path: Path) -> No
         ConfigError,
         match=r"not a pod with a service account .*; give --kubeconfig FILE",
     ):
-        await connect.connect(None, None, user_agent="x", pod=connect.Pod(tmp_path, {}))
+        await connect.connect(None, None, user_agent="x", secrets=Secrets(), pod=connect.Pod(tmp_path, {}))
 
 
 @pytest.mark.parametrize("master", ["", "ftp://x", "http://", "http://[::"])
@@ -110,4 +111,9 @@ async def test_a_bad_master_is_named(tmp_path: Path, master: str) -> None:
         ConfigError,
         match=r"--master: .* is not a server's URL; expected https://HOST:PORT",
     ):
-        await connect.connect(kubeconfig(tmp_path, "http://x"), master, user_agent="x")
+        await connect.connect(kubeconfig(tmp_path, "http://x"), master, user_agent="x", secrets=Secrets())
+
+
+async def test_a_user_in_the_servers_url_is_refused_since_it_would_stand_in_metrics(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has a user in it; expected https://HOST:PORT, and a token"):
+        await connect.connect(kubeconfig(tmp_path, "https://joe:pass-word@x"), None, user_agent="x", secrets=Secrets())

@@ -17,6 +17,7 @@ from ccm_lb.errors import (
 )
 from ccm_lb.http import pacing
 from ccm_lb.kube import api as kube_api
+from ccm_lb.redaction import Secrets
 from tests.component.kube.world import OK, PATH, ApiServer, client, status
 from tests.component.recording import CUT, VirtualClock
 from tests.controlplane.server import free_ports
@@ -211,3 +212,17 @@ async def test_every_request_is_told_to_the_metrics(api: ApiServer, clock: Virtu
         await sut.put(PATH, {})
     host = api.url.removeprefix("http://")
     assert told == [("PUT", "error", host), ("PUT", "500", host), ("PUT", "200", host)]
+
+
+@pytest.mark.parametrize("secret", ["pass-word-of-15", "correct horse battery", "Zq7" * 12])
+async def test_a_page_that_echoes_a_secret_is_cut_after_that_was_masked(
+    api: ApiServer, clock: VirtualClock, secret: str
+) -> None:
+    secrets = Secrets()
+    secrets.add(secret)
+    for before in range(kube_api.PAGE - len(secret), kube_api.PAGE):
+        api.answers = [web.Response(status=418, text=f"{'x' * (before - 1)} {secret} and more")]
+        async with client(api, clock, secrets=secrets) as sut:
+            with pytest.raises(ApiError) as caught:
+                await sut.get(PATH)
+        assert secret[:3] not in str(caught.value)

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from ccm_lb.kube import api as kube_api
 from ccm_lb.kube import authorization, connect, credentials
+from ccm_lb.redaction import Secrets
 from tests.component.recording import RecordingServer, VirtualClock
 
 OK = {"kind": "Service", "metadata": {"name": "web"}}
@@ -69,10 +70,12 @@ async def client(
     clock: VirtualClock,
     source: credentials.Source | None = None,
     timeout: float = 30,
+    secrets: Secrets | None = None,
     **options: Any,
 ) -> AsyncIterator[kube_api.KubeApi]:
-    present = authorization.Credentials(source or credentials.Fixed(None), clock)
-    endpoint = kube_api.Endpoint(api.url, ssl.create_default_context(), present, timeout=timeout)
+    known = secrets or Secrets()
+    present = authorization.Credentials(source or credentials.Fixed(None), clock, known)
+    endpoint = kube_api.Endpoint(api.url, ssl.create_default_context(), present, known, timeout=timeout)
     sut = kube_api.KubeApi(endpoint, clock, user_agent="ccm-lb/test", **options)
     yield sut
     await sut.close()
@@ -80,7 +83,7 @@ async def client(
 
 @contextlib.asynccontextmanager
 async def connected(*args: Any, **options: Any) -> AsyncIterator[connect.KubeApi]:
-    sut = await connect.connect(*args, user_agent="ccm-lb/test", **options)
+    sut = await connect.connect(*args, user_agent="ccm-lb/test", **{"secrets": Secrets(), **options})
     yield sut
     await sut.close()
 

@@ -15,6 +15,7 @@ import pytest
 
 from ccm_lb.errors import ConfigError
 from ccm_lb.process.health import Checks, HealthServer
+from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 from tests.controlplane.server import free_ports
 
@@ -31,7 +32,7 @@ def config(**settings: object) -> Config:
 
 @contextlib.asynccontextmanager
 async def serving(settings: Config, checks: Checks | None = None) -> AsyncIterator[None]:
-    server = HealthServer(settings, checks or Checks(), lambda: b"up 1\n")
+    server = HealthServer(settings, checks or Checks(Secrets()), lambda: b"up 1\n")
     await server.start()
     try:
         yield
@@ -51,7 +52,7 @@ class Client:
 
 @pytest.fixture
 def checks() -> Checks:
-    return Checks()
+    return Checks(Secrets())
 
 
 @pytest.fixture
@@ -195,7 +196,7 @@ async def test_a_stopped_server_frees_its_port() -> None:
 
 
 async def test_stopping_what_was_not_started_does_nothing() -> None:
-    await HealthServer(config(), Checks(), lambda: b"").stop()
+    await HealthServer(config(), Checks(Secrets()), lambda: b"").stop()
 
 
 # ---- HTTPS

@@ -14,6 +14,7 @@ from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend
 from ccm_lb.commands import main
 from ccm_lb.errors import ConfigError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
+from ccm_lb.redaction import Secrets
 
 BACKEND = """
 from pydantic import SecretStr
@@ -148,11 +149,13 @@ def write(folder: Path, content: str) -> Path:
     ids=["yaml", "json"],
 )
 def test_a_backends_settings_are_read_into_its_model(content: str, tmp_path: Path) -> None:
-    assert registry.backend_config(Backend, write(tmp_path, content)) == Settings(endpoint="http://a", timeout=2)
+    assert registry.backend_config(Backend, write(tmp_path, content), Secrets()) == Settings(
+        endpoint="http://a", timeout=2
+    )
 
 
 def test_without_a_file_a_backend_has_its_defaults() -> None:
-    assert registry.backend_config(PlainBackend, None) == BackendConfig()
+    assert registry.backend_config(PlainBackend, None, Secrets()) == BackendConfig()
 
 
 @pytest.mark.parametrize(
@@ -177,14 +180,14 @@ def test_without_a_file_a_backend_has_its_defaults() -> None:
 def test_a_mistake_in_a_backends_settings_names_file_and_key(content: str, expected: str, tmp_path: Path) -> None:
     path = write(tmp_path, content)
     with pytest.raises(ConfigError) as caught:
-        registry.backend_config(Backend, path)
+        registry.backend_config(Backend, path, Secrets())
     assert str(caught.value).startswith(f"{path}: {expected}")
     assert "12345" not in str(caught.value)
 
 
 def test_settings_that_are_required_without_a_file_ask_for_it() -> None:
     with pytest.raises(ConfigError, match=r"^--cloud-config is not given: endpoint: is required$"):
-        registry.backend_config(Backend, None)
+        registry.backend_config(Backend, None, Secrets())
 
 
 def test_a_rule_between_settings_is_said_in_its_own_words(tmp_path: Path) -> None:
@@ -204,4 +207,4 @@ def test_a_rule_between_settings_is_said_in_its_own_words(tmp_path: Path) -> Non
         config_model = Pair
 
     with pytest.raises(ConfigError, match=r"acme.yaml: low must not be above high$"):
-        registry.backend_config(PairBackend, write(tmp_path, "low: 2\nhigh: 1"))
+        registry.backend_config(PairBackend, write(tmp_path, "low: 2\nhigh: 1"), Secrets())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 import re
+import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +44,7 @@ def failure() -> Exception:
 
 
 def test_text_has_the_fields_behind_the_message(stream: io.StringIO) -> None:
-    log.configure("text", 0, stream)
+    log.configure("text", 0, stream, Secrets())
     logging.getLogger("ccm_lb.controller.reconcile").info(
         "ensured load balancer", extra={"service": "default/web", "seconds": 0.3}
     )
@@ -66,13 +69,13 @@ def test_text_has_the_fields_behind_the_message(stream: io.StringIO) -> None:
     ],
 )
 def test_a_field_in_text_is_quoted_when_needed(value: object, shown: str, stream: io.StringIO) -> None:
-    log.configure("text", 0, stream)
+    log.configure("text", 0, stream, Secrets())
     logging.getLogger("ccm_lb").info("said", extra={"field": value})
     assert stream.getvalue().endswith(f" said field={shown}\n")
 
 
 def test_json_is_one_object_a_line(stream: io.StringIO) -> None:
-    log.configure("json", 0, stream)
+    log.configure("json", 0, stream, Secrets())
     logging.getLogger("ccm_lb.controller.reconcile").warning(
         "%s failed", "sync", extra={"service": "default/web", "tries": 2}
     )
@@ -90,7 +93,7 @@ def test_json_is_one_object_a_line(stream: io.StringIO) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_an_exception_is_its_chain_of_causes_on_one_line(form: Any, stream: io.StringIO) -> None:
-    log.configure(form, 3, stream)
+    log.configure(form, 3, stream, Secrets())
     logging.getLogger("ccm_lb").error("failed", exc_info=failure())
     assert "RuntimeError: cloud unreachable <- ConnectionRefusedError: refused" in stream.getvalue()
     assert stream.getvalue().count("\n") == 1
@@ -98,7 +101,7 @@ def test_an_exception_is_its_chain_of_causes_on_one_line(form: Any, stream: io.S
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_traceback_is_shown_from_verbosity_4_on(form: Any, stream: io.StringIO) -> None:
-    log.configure(form, 4, stream)
+    log.configure(form, 4, stream, Secrets())
     logging.getLogger("ccm_lb").error("failed", exc_info=failure())
     assert "Traceback (most recent call last)" in stream.getvalue()
     assert "RuntimeError: cloud unreachable <- ConnectionRefusedError: refused" in stream.getvalue()
@@ -151,14 +154,14 @@ def test_verbosity_opens_one_layer_after_the_other(
     shown: bool,  # noqa: FBT001
     stream: io.StringIO,
 ) -> None:
-    log.configure("text", verbosity, stream)
+    log.configure("text", verbosity, stream, Secrets())
     logging.getLogger(name).log(level, "said")
     assert bool(stream.getvalue()) is shown
 
 
 def test_configuring_again_replaces_what_was(stream: io.StringIO) -> None:
-    log.configure("text", 0, stream)
-    log.configure("text", 0, stream)
+    log.configure("text", 0, stream, Secrets())
+    log.configure("text", 0, stream, Secrets())
     logging.getLogger("ccm_lb").info("once")
     assert stream.getvalue().count("once") == 1
 
@@ -190,7 +193,7 @@ def test_a_secret_leaves_by_no_part_of_a_record(form: Any, verbosity: int, strea
     [{"error": "x" * 100_000}, {"one": '"' * 1500, "two": "\u20ac" * 1500}, {f"f{number}": "y" * 150 for number in range(50)}],
 )  # fmt: skip
 def test_no_line_is_longer_than_2_kib(form: Any, said: dict[str, str], stream: io.StringIO) -> None:
-    log.configure(form, 4, stream)
+    log.configure(form, 4, stream, Secrets())
     try:
         raise ValueError("z" * 50_000 + "\nsecond line")
     except ValueError as error:
@@ -204,7 +207,7 @@ def test_no_line_is_longer_than_2_kib(form: Any, said: dict[str, str], stream: i
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_text_from_outside_looks_like_no_record_and_steers_no_terminal(form: Any, stream: io.StringIO) -> None:
-    log.configure(form, 4, stream)
+    log.configure(form, 4, stream, Secrets())
     forged = "\x1b[2J\u202e\n2026-01-01T00:00:00.000Z INFO ccm_lb all is well"
     try:
         raise ValueError(forged)
@@ -217,7 +220,46 @@ def test_a_text_from_outside_looks_like_no_record_and_steers_no_terminal(form: A
 def test_what_cannot_be_written_is_said_without_its_content(
     stream: io.StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log.configure("text", 0, stream)
+    log.configure("text", 0, stream, Secrets())
     logging.getLogger("ccm_lb").error("%d", TOKEN)
     assert stream.getvalue() == "a log record of ccm_lb could not be written\n"
     assert TOKEN not in "".join(capsys.readouterr())
+
+
+def test_what_nobody_catches_is_logged_without_secrets(
+    stream: io.StringIO, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Secrets()
+    known.add(TOKEN)
+    for hook in ("excepthook", "unraisablehook"):
+        monkeypatch.setattr(*((threading, hook) if hook == "excepthook" else (sys, hook)), None, raising=True)
+    log.configure("text", 4, stream, known)
+    log.catch_what_nobody_catches()
+
+    class Leaving:
+        def __del__(self) -> None:
+            raise ValueError(TOKEN)
+
+    def fail() -> None:
+        raise ValueError(TOKEN)
+
+    thread = threading.Thread(target=fail, name="reader")
+    thread.start()
+    thread.join()
+    left = Leaving()
+    del left
+    written = stream.getvalue()
+    assert "a thread ended" in written
+    assert "nobody could catch" in written
+    assert TOKEN not in written + "".join(capsys.readouterr())
+    assert written.count("ValueError: ***") >= 2
+
+
+async def test_a_task_whose_exception_nobody_asks_for_is_logged_without_secrets(stream: io.StringIO) -> None:
+    known = Secrets()
+    known.add(TOKEN)
+    log.configure("text", 4, stream, known)
+    context = {"message": f"Task exception was never retrieved: {TOKEN}", "exception": ValueError(TOKEN)}
+    asyncio.get_running_loop().call_exception_handler(context)
+    assert "never retrieved: ***" in stream.getvalue()
+    assert TOKEN not in stream.getvalue()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ccm_lb.kube.events import Recorder
+from ccm_lb.redaction import Secrets
 from tests.component.kube.events.world import START, Counts, EventServer
 
 
@@ -24,7 +25,7 @@ def counts() -> Counts:
 @pytest.fixture
 async def recorder(server: EventServer, counts: Counts) -> AsyncIterator[Recorder]:
     loop = asyncio.get_running_loop()
-    made = Recorder(server, observer=counts, now=lambda: START + loop.time())
+    made = Recorder(server, observer=counts, secrets=Secrets(), now=lambda: START + loop.time())
     made.start()
     yield made
     await made.stop()

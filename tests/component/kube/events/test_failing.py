@@ -17,6 +17,7 @@ from ccm_lb.errors import (
 )
 from ccm_lb.kube import events
 from ccm_lb.kube.events import Recorder
+from ccm_lb.redaction import Secrets
 from tests.component.kube.events.world import FAILURES, START, Counts, EventServer, service, terminating, unreachable
 
 pytestmark = pytest.mark.looptime(start=0)
@@ -214,7 +215,7 @@ async def test_a_slow_success_beside_a_failure_ends_the_pause(recorder: Recorder
 
 
 async def test_when_too_much_waits_the_oldest_goes(server: EventServer, counts: Counts) -> None:
-    recorder = Recorder(server, observer=counts, now=lambda: START)
+    recorder = Recorder(server, observer=counts, secrets=Secrets(), now=lambda: START)
     for n in range(events.QUEUE_SIZE + 5):
         recorder.event(service(f"web-{n}"), "Normal", "Said", "x")
     assert counts.dropped == {"overflow": 5}
@@ -229,7 +230,7 @@ async def test_when_too_much_waits_the_oldest_goes(server: EventServer, counts: 
 async def test_stopping_waits_for_nothing(server: EventServer, counts: Counts) -> None:
     server.faults["default"] = unreachable
     server.latency["slow"] = 5.0
-    recorder = Recorder(server, observer=counts)
+    recorder = Recorder(server, observer=counts, secrets=Secrets())
     recorder.start()
     recorder.event(service(), "Normal", "Said", "x")
     recorder.event(service("web", "slow"), "Normal", "Said", "x")

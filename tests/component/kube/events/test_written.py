@@ -10,6 +10,7 @@ import pytest
 from ccm_lb.kube import correlation, events
 from ccm_lb.kube.correlation import COMBINED, Correlator
 from ccm_lb.kube.events import Recorder
+from ccm_lb.redaction import Secrets
 from tests.component.kube.events.world import START, Counts, EventServer, service, unreachable
 
 pytestmark = pytest.mark.looptime(start=0)
@@ -95,7 +96,7 @@ async def test_repeats_during_a_write_are_one_patch(recorder: Recorder, server: 
 
 
 async def test_events_before_the_start_are_written_then(server: EventServer, counts: Counts) -> None:
-    recorder = Recorder(server, observer=counts, now=lambda: START)
+    recorder = Recorder(server, observer=counts, secrets=Secrets(), now=lambda: START)
     recorder.event(service(), "Normal", "Said", "early")
     assert not await recorder.flush(1)
     recorder.start()
