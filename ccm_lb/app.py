@@ -27,6 +27,7 @@ from ccm_lb.clock import SystemClock
 from ccm_lb.controller.addresses import Kind
 from ccm_lb.controller.census import Census
 from ccm_lb.controller.controller import Controller
+from ccm_lb.controller.drift import DriftPolicy, Mode
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.publish import Policy
 from ccm_lb.controller.reconcile import Dependencies, Reconciler
@@ -203,7 +204,15 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
         proxy_versions=service_proxy.versions,
     )
     deps = Dependencies(
-        cluster, backend, parts.recorder, parts.elector, parts.metrics, field_manager(config), policy, service_proxy
+        cluster,
+        backend,
+        parts.recorder,
+        parts.elector,
+        parts.metrics,
+        field_manager(config),
+        policy,
+        service_proxy,
+        DriftPolicy(Mode(config.drift), config.drift_period),
     )
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
     controller = Controller(

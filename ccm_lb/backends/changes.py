@@ -27,13 +27,15 @@ _noted: contextvars.ContextVar[Changes | None] = contextvars.ContextVar("changes
 
 @contextlib.contextmanager
 def noted() -> Iterator[Changes]:
-    """Take note of what is changed inside the block, by the tasks that it begins as well."""
-    changes = Changes()
+    """Take note of what is changed inside the block, by the tasks that it begins as well; a block around it notes it, too."""
+    changes, around = Changes(), _noted.get()
     token = _noted.set(changes)
     try:
         yield changes
     finally:
         _noted.reset(token)
+        if around is not None:
+            around.any = around.any or changes.any
 
 
 def note() -> None:

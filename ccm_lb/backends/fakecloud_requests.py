@@ -135,7 +135,7 @@ def actual_load_balancer(shown: Mapping[str, Any]) -> ActualLoadBalancer:
     state = {actual.STATE: shown["state"]} if settled else {}
     return ActualLoadBalancer(
         id=shown["id"],
-        owner_uid=shown["owner"]["uid"],
+        owner_uid=(shown["owner"] or {}).get("uid", ""),
         addresses=tuple(one["address"] for one in shown["addresses"]),
         settings={**described(shown), **state},
         service=shown["tags"].get(SERVICE, ""),

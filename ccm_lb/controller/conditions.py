@@ -142,6 +142,15 @@ def paused(service: Service, annotation: str) -> Condition:
     return Condition(PAUSED, True, "Annotation", rest)
 
 
+def drifted(differences: str) -> Condition:
+    """Of a load balancer that is left as somebody made it in the cloud; no `differences`: it is as it was written."""
+    if not differences:
+        return Condition(DRIFTED, False, "AsWritten", "The cloud has what was written there")
+    return Condition(
+        DRIFTED, True, "ChangedInCloud", f"The load balancer was changed in the cloud and is left so: {differences}"
+    )
+
+
 def _stands(service: Service, entry: Entry | None, wanted: Condition) -> bool:
     now = _fields(service, wanted)
     return entry is not None and all(entry.get(name) == value for name, value in now.items())

@@ -68,6 +68,11 @@ class Contests:
         contest.row += 1
         contest.answered, contest.pause, contest.due = now, self._pace.pause(contest.row), None
 
+    def withdraw(self, key: Hashable) -> None:
+        """What was found of `key` was no disturbance."""
+        if key in self._contests:
+            self._contests[key].due = None
+
     def note(self, key: Hashable, value: Hashable) -> None:
         """`key` was given `value`; that is no answer."""
         self._get(key).value = value

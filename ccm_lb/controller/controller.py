@@ -169,11 +169,25 @@ class Controller:
         """Reconcile what needs it, `workers` Services at a time, until `stop`; queues everything known at the start."""
         self._working = True
         self._state.take_over()
+        look = self._reconciler.look
+        # What was served before is verified, and the cloud shows many at once.
+        waiting = [one for one in self._state.services if look.shows_at_start and self._is_to_verify(one)]
+        later = {service.key for service in waiting}
         for service in self._state.services:
-            self._queue_if_needed(service.key)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self._worker())
+            if service.key not in later:
+                self._queue_if_needed(service.key)
+        looking = asyncio.create_task(look.keep(waiting, self._queue_if_needed), name="drift")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._worker())
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    def _is_to_verify(self, service: Service) -> bool:
+        served = service.has_finalizer and bool(service.status.load_balancer.ingress)
+        return served and self._state.operation(service.key) is Operation.ENSURE
 
     def stop(self) -> None:
         """Take on no more work: `work` returns when what is being worked on is finished."""
@@ -224,13 +238,13 @@ class Controller:
 
     def _needs_more(self, key: Key, before: Service | None, *, restoring: bool) -> bool:
         """
-        Whether the nodes, or the Service since it was `before`, changed while it was worked on.
+        Whether the nodes, the cloud, or the Service since it was `before`, changed while it was worked on.
 
         An event does not say so where the answer to our own patch was newer: it is old when it comes. A Service that is as it was, and was
         worked on with success, needs nothing more whatever a decision would say: that would be a loop.
         """
         operation = self._state.operation(key, restoring=restoring)
-        if operation is Operation.UPDATE_NODES:
+        if operation in (Operation.UPDATE_NODES, Operation.VERIFY):
             return True
         return operation is not Operation.NOTHING and self._state.services.get(key) is not before
 

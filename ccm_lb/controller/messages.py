@@ -12,6 +12,8 @@ EventType = Literal["Normal", "Warning"]
 NAMED_NODES = 20
 CHOSEN = "IPModeChosen"
 NAMED_ANNOTATIONS = 10
+NAMED_DIFFERENCES = 5
+DRIFTED = "LoadBalancerDrifted"
 
 TYPES: Mapping[str, EventType] = {
     CHOSEN: "Normal",
@@ -29,6 +31,7 @@ TYPES: Mapping[str, EventType] = {
     "AppProtocolIgnored": "Normal",
     CONDITION: "Warning",
     "LoadBalancerContested": "Warning",
+    DRIFTED: "Warning",
 }
 """Every reason and the type of its event."""
 
@@ -179,6 +182,29 @@ def undone_by_the_cloud() -> Notice:
         "LoadBalancerContested",
         "the cloud does not keep what is written to the load balancer, though the Service is the same; it is written again after pauses "
         "that grow from 5 to 300 s: compare the Service's settings with what the cloud supports",
+    )
+
+
+def drifted(differing: Sequence[object], *, repaired: bool) -> Notice:
+    """`differing` are the differences, none where the backend does not tell them."""
+    wins = (
+        "the Service wins: it was put back as the Service asks"
+        if repaired
+        else "the cloud wins: --drift=report leaves it so"
+    )
+    return Notice(DRIFTED, f"the load balancer was changed in the cloud: {differences(differing)}; {wins}")
+
+
+def differences(differing: Sequence[object]) -> str:
+    more = f" and {len(differing) - NAMED_DIFFERENCES} more" if len(differing) > NAMED_DIFFERENCES else ""
+    return "; ".join(map(str, differing[:NAMED_DIFFERENCES])) + more if differing else "it was not as it was written"
+
+
+def drifted_again() -> Notice:
+    return Notice(
+        "LoadBalancerContested",
+        "the load balancer is changed in the cloud again and again; it is put back after pauses that grow up to an hour: find out who "
+        "changes it there, or leave it to them with the annotation ccm-lb.dev/paused or with --drift=report",
     )
 
 

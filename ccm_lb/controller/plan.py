@@ -19,6 +19,7 @@ class Operation(enum.Enum):
     ENSURE = "ensure"
     RESTORE = "restore"
     UPDATE_NODES = "update"
+    VERIFY = "verify"  # the cloud may have something else than was written there
     CLEANUP = "cleanup"
     PAUSE = "pause"
 

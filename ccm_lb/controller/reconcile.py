@@ -18,8 +18,10 @@ from typing import Any, NoReturn, Protocol
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.backends import changes
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
-from ccm_lb.controller import conditions, plan, predicates, serviceevents
+from ccm_lb.controller import conditions, messages, plan, predicates, serviceevents
+from ccm_lb.controller.comparison import Comparison
 from ccm_lb.controller.contention import Contention
+from ccm_lb.controller.drift import Drift, DriftPolicy, Look
 from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
@@ -45,6 +47,7 @@ class Observer(Protocol):
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None: ...
     def addressed(self, seconds: float) -> None: ...
     def contested(self, what: str) -> None: ...
+    def drifted(self, action: str) -> None: ...
 
 
 class _SyncError(CCMError):
@@ -63,6 +66,7 @@ class Dependencies:
     field_manager: str
     policy: Policy = dataclasses.field(default_factory=Policy)
     advice: Advice = dataclasses.field(default_factory=NoAdvice)
+    drift: DriftPolicy = dataclasses.field(default_factory=DriftPolicy)
 
 
 class Reconciler:
@@ -78,6 +82,9 @@ class Reconciler:
         self._writes = ServiceWrites(deps.api, deps.fence, state)
         self._publisher = Publisher(self._writes, self._service_events, state, deps.backend, deps.policy, deps.advice)
         self._contention = Contention(deps.api, self._service_events, state, deps.observer, deps.field_manager)
+        self._comparison = Comparison(deps.backend, state)
+        self._drift = Drift(self._comparison, state, self._service_events, deps.observer, deps.drift)
+        self.look = Look(state, self._comparison, self._drift, deps.drift)
         self._unsaid: set[str] = set()  # UIDs of Services that waited before this process began, and wait still
         self.freed = self._publisher.freed
 
@@ -125,7 +132,10 @@ class Reconciler:
         operation, service = self._operation(key), self._state.services.get(key)
         if service is None:
             return operation, 0.0
-        pause = await self._contention.wait(service, operation)
+        if operation is Operation.VERIFY:
+            pause = self._drift.wait(service)
+        else:
+            pause = await self._contention.wait(service, operation)
         if not pause:
             return operation, 0.0
         log.debug("put off", extra={"service": str(key), "operation": operation.value, "pause": pause})
@@ -134,7 +144,7 @@ class Reconciler:
 
     def _operation(self, key: Key) -> Operation:
         operation, service = self._state.operation(key), self._state.services.get(key)
-        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES, Operation.RESTORE)
+        settled = operation in (Operation.NOTHING, Operation.UPDATE_NODES, Operation.RESTORE, Operation.VERIFY)
         if service is not None and settled and self._publisher.decides_otherwise(service):
             self._state.unsync(service)
             operation = self._state.operation(key)
@@ -147,6 +157,7 @@ class Reconciler:
             Operation.UPDATE_NODES: self._update,
             Operation.CLEANUP: self._cleanup,
             Operation.PAUSE: self._pause,
+            Operation.VERIFY: self._verify,
         }
         try:
             await steps[operation](service)
@@ -158,11 +169,12 @@ class Reconciler:
 
     # ---- the four operations
 
-    async def _ensure(self, service: Service) -> None:
+    async def _ensure(self, service: Service, *, again: bool = False) -> None:
+        """`again`: the Service is as it was synced; only what has to be changed is news."""
         # After a restart every Service is verified against the cloud. That is no news, and thousands of events would say it.
         # What it finds different is told as usual.
         first = not self._state.attempted(service) or service.uid in self._unsaid
-        verifying = first and service.has_finalizer
+        verifying = (first or again) and service.has_finalizer
         self._unsaid.discard(service.uid)
         if not verifying:
             self._service_events.ensuring(service)
@@ -221,6 +233,8 @@ class Reconciler:
 
     async def _ask_cloud(self, service: Service, nodes: Sequence[Node], *, verifying: bool) -> tuple[object, bool]:
         """The backend's answer, and whether there is still nothing to tell: what was verified had not to be changed."""
+        if verifying and (shown := await self._comparison.answer(service)) is not None:
+            return shown, True
         with _prefix("failed to ensure load balancer"), changes.noted() as changed:
             try:
                 answer = await self._ensure_in_cloud(service, nodes, changed)
@@ -250,6 +264,29 @@ class Reconciler:
         except RetryAfterError as error:
             pause = self._contention.cloud_pause(service) if changed.any else 0.0
             raise RetryAfterError(str(error), max(error.delay, pause)) from error
+
+    async def _verify(self, service: Service) -> None:
+        """Look at what may have been changed in the cloud, and put it back; what ensure leaves as it is was no such change."""
+        differing = await self._drift.examine(service)
+        if differing and self._drift.repairs:
+            with changes.noted() as changed:
+                try:
+                    await self._ensure(service, again=True)
+                except Exception:
+                    if changed.any:
+                        self._drift.repaired(service, differing, changed=True)
+                    raise
+            self._drift.repaired(service, differing, changed=changed.any)
+            return
+        self._state.cleared(service)
+        if not differing:
+            self._drift.dismissed(service)
+        if self._drift.news(service, differing):
+            said = conditions.drifted(messages.differences(differing) if differing else "")
+            live = await self._publisher.say(service, [said])
+            synced = self._state.synced(service)
+            if live is not None and synced is not None:
+                self._state.record(service, dataclasses.replace(synced, conditions=conditions.said(live)))
 
     async def _restore(self, service: Service) -> None:
         synced = self._state.synced(service)
@@ -311,7 +348,7 @@ class Reconciler:
             said = conditions.removals(conditions.standing(service))
             patch = patches.release_patch(service.uid, clear_status=clear, conditions=said)
             live = await self._writes.patch(service, patch)
-        self._publisher.forget(service)
+        self._forget(service)
         if live is not None and live.deleting and not live.metadata.finalizers:
             self._state.released(live)
         self._service_events.deleted(service)
@@ -334,7 +371,7 @@ class Reconciler:
                 said = f"The Service is gone; annotation {ccm_annotations.PAUSED} was true, so its load balancer is left in the cloud"
                 self._service_events.kept(service, said)
                 self._state.removed(service)
-                self._publisher.forget(service)
+                self._forget(service)
                 continue
             self._service_events.deleting(service)
             try:
@@ -349,8 +386,12 @@ class Reconciler:
                 raise CCMError(serviceevents.words(error)) from error
             self._service_events.deleted(service)
             self._state.removed(service)
-            self._publisher.forget(service)
+            self._forget(service)
             log.info("deleted the load balancer of a vanished Service", extra={"service": str(key), "uid": service.uid})
+
+    def _forget(self, service: Service) -> None:
+        self._publisher.forget(service)
+        self._drift.forget(service.uid)
 
     # ---- whose is it
 

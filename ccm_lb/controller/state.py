@@ -30,13 +30,17 @@ class ClusterState:
         self._synced: dict[str, Synced | None] = {}  # by UID, from the first attempt on; None until one succeeded
         self._left_behind: dict[Key, dict[str, Service]] = {}  # gone without our clean-up, by UID
         self._doubtful: set[Key] = set()
+        self._suspected: set[str] = set()  # UIDs of Services whose load balancer may have been changed in the cloud
         self._foreign: set[str] = set()  # UIDs whose finalizer was found to be another controller's
         self._responsible = False
 
     # ---- questions
 
     def operation(self, key: Key, *, restoring: bool = True) -> Operation:
-        """What a reconcile of `key` would do now, as far as is known; not `restoring`: what another one undid is left so for now."""
+        """
+        What a reconcile of `key` would do now, as far as is known; not `restoring`: what another one undid, in the API or in the cloud, is
+        left so for now.
+        """
         if key in self._doubtful or key in self._left_behind:
             return Operation.CLEANUP
         service = self.services.get(key)
@@ -45,6 +49,8 @@ class ClusterState:
         synced = self._synced.get(service.uid)
         nodes = self.node_set(draining=synced is not None and synced.draining)
         operation = plan.decide(service, nodes, synced, self.scope, restoring=restoring)
+        if operation is Operation.NOTHING and restoring and synced is not None and service.uid in self._suspected:
+            return Operation.VERIFY
         return Operation.NOTHING if operation is Operation.CLEANUP and self.is_foreign(service) else operation
 
     def eligible_nodes(self, *, draining: bool = False) -> tuple[Node, ...]:
@@ -86,6 +92,17 @@ class ClusterState:
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)
+
+    def settled(self, service: Service) -> Synced | None:
+        """What the Service was last synced as, if it needs nothing since; the same object until it is synced again."""
+        synced = self._synced.get(service.uid)
+        return (
+            synced if synced is not None and self.operation(service.key, restoring=False) is Operation.NOTHING else None
+        )
+
+    def is_suspected(self, service: Service) -> bool:
+        """Whether the cloud was seen to have something else than what was written for the Service."""
+        return service.uid in self._suspected
 
     def is_doubtful(self, key: Key) -> bool:
         return key in self._doubtful
@@ -172,6 +189,15 @@ class ClusterState:
         if self.at_stake(service) and not self.is_foreign(service):
             self._left_behind.setdefault(service.key, {})[service.uid] = service
         self._foreign.discard(service.uid)
+        self._suspected.discard(service.uid)
+
+    def suspect(self, service: Service) -> None:
+        """The cloud may have something else than what was written for the Service: to be looked at, and repaired."""
+        self._suspected.add(service.uid)
+
+    def cleared(self, service: Service) -> None:
+        """It was looked at."""
+        self._suspected.discard(service.uid)
 
     # ---- what was done
 
@@ -185,6 +211,7 @@ class ClusterState:
 
         Until that is recorded, what the cloud has is not what was synced, also if the attempt fails and the Service goes back.
         """
+        self._suspected.discard(service.uid)
         last = self._synced.get(service.uid)
         self._synced[service.uid] = last and dataclasses.replace(last, inputs=None)
 
@@ -205,6 +232,7 @@ class ClusterState:
     def cleaned(self, service: Service) -> None:
         """Nothing is left in the cloud of `service`."""
         self._synced.pop(service.uid, None)
+        self._suspected.discard(service.uid)
 
     def released(self, service: Service) -> None:
         """The finalizer was the last thing that kept this Service under deletion: it is gone, and left nothing behind."""

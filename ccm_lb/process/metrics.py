@@ -156,6 +156,11 @@ class Metrics:
         self._contests = meter.counter(
             "ccm_lb_contests_total", "Services of which something became contested: undone again and again.", ("field",)
         )
+        self._drift = meter.counter(
+            "ccm_lb_drift_total",
+            "Load balancers that were found changed in the cloud, by what was done about it.",
+            ("action",),
+        )
         self._services = meter.gauge("ccm_lb_cached_services", "Services known.")
         self._states = meter.gauge(
             "ccm_lb_services", "Services of this controller by what became of them; each is counted once.", ("state",)
@@ -210,8 +215,12 @@ class Metrics:
         self._to_address.observe(seconds)
 
     def contested(self, what: str) -> None:
-        """Something of a Service is undone again and again: `status`, `finalizer`, `service`, `cloud`."""
+        """Something of a Service is undone again and again: `status`, `finalizer`, `service`, `cloud`, `drift`."""
         self._contests.labels(what).inc()
+
+    def drifted(self, action: str) -> None:
+        """A load balancer was found changed in the cloud: `repaired` or `reported`."""
+        self._drift.labels(action).inc()
 
     def cached(self, services: int, nodes: int) -> None:
         """How many objects are known."""

@@ -170,6 +170,16 @@ class Config(BaseModel):
         default=300.0,
         description="Time between two comparisons of what is known with what the API server has; finds what a broken watch lost.",
     )
+    drift: Annotated[Literal["repair", "report", "off"], _SERVICES, Kind("WHAT", "repair, report or off")] = Field(
+        default="repair",
+        description="What is done about load balancers that are changed or deleted in the cloud behind the controller's back: put back,"
+        " told by an event only, or not looked for.",
+    )
+    drift_period: Annotated[Duration, _SERVICES] = Field(
+        default=300.0,
+        description="Time within which such a change is found. All load balancers are read in pages, one request for a hundred; a backend"
+        " without such a list is asked for one a second.",
+    )
     leader_elect: Annotated[Switch, _LEASE] = Field(
         default=True, description="Work only while holding the Lease; without it, run no second replica."
     )

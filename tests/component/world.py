@@ -12,6 +12,7 @@ import pytest
 
 from ccm_lb.backends.base import BackendContext
 from ccm_lb.controller.controller import Controller
+from ccm_lb.controller.drift import DriftPolicy, Mode
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy
 from ccm_lb.controller.reconcile import Dependencies, Reconciler
@@ -49,6 +50,7 @@ class Outcomes:
         self.all: list[tuple[str, str]] = []
         self.ages: list[float] = []
         self.contests: list[str] = []
+        self.drifts: list[str] = []
 
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None:
         self.all.append((operation, outcome))
@@ -58,6 +60,9 @@ class Outcomes:
 
     def contested(self, what: str) -> None:
         self.contests.append(what)
+
+    def drifted(self, action: str) -> None:
+        self.drifts.append(action)
 
 
 class QueueObserver:
@@ -84,10 +89,18 @@ class World:
     """
 
     advice: Advice = NoAdvice()
+    backend_class: type[MemoryBackend] = MemoryBackend
 
     def __init__(
-        self, scope: Scope | None = None, *, field_selector: bool = False, policy: Policy | None = None
+        self,
+        scope: Scope | None = None,
+        *,
+        field_selector: bool = False,
+        policy: Policy | None = None,
+        drift: DriftPolicy | None = None,
     ) -> None:
+        """Nobody looks for drift unless `drift` says so: most tests count what the cloud is asked."""
+        self.drift = drift or DriftPolicy(Mode.OFF)
         self.scope = scope or Scope()
         self.policy = policy or Policy()
         self.field_selector = field_selector
@@ -109,7 +122,15 @@ class World:
             CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events, Secrets()
         )
         deps = Dependencies(
-            self.api, MemoryBackend(context), self.events, self.fence, self.outcomes, "ccm-lb", self.policy, self.advice
+            self.api,
+            self.backend_class(context),
+            self.events,
+            self.fence,
+            self.outcomes,
+            "ccm-lb",
+            self.policy,
+            self.advice,
+            self.drift,
         )
         self.reconciler = Reconciler(deps, self.state)
         self.queue: Workqueue[Key] = Workqueue(self.observer)

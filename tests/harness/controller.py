@@ -95,6 +95,12 @@ class Controller:
         except aiohttp.ClientError as error:
             return 0, str(error)
 
+    async def metrics(self) -> dict[str, float]:
+        """What it counts, by the name and the labels of each series as they are written."""
+        _, text = await self.get("/metrics")
+        series = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, _, value in series}
+
     async def kill(self) -> None:
         """SIGKILL."""
         await self._process.stop()

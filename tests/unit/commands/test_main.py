@@ -30,6 +30,8 @@ SAMPLES: dict[str, list[tuple[str, object]]] = {
     "hostname_suffix": [("a.example", "a.example"), ("b.example", "b.example")],
     "concurrent_service_syncs": [("1", 1), ("2", 2)],
     "node_sync_debounce": [("3s", 3.0), ("0", 0.0)],
+    "drift": [("report", "report"), ("off", "off")],
+    "drift_period": [("1m", 60.0), ("2m", 120.0)],
     "resync_period": [("1m30s", 90.0), ("10", 10.0)],
     "leader_elect": [("false", False), ("0", False)],
     "leader_elect_lease_duration": [("1m", 60.0), ("30s", 30.0)],

@@ -151,3 +151,12 @@ def test_a_new_service_is_said_to_be_made_and_a_served_one_not() -> None:
     before, after = conditions.provisioning(), conditions.serving([], [])
     assert {one.type: one.status for one in before} == {SERVING: False, PROVISIONING: True}
     assert {one.type for one in after if one.is_trouble} == set()
+
+
+def test_what_is_left_as_the_cloud_has_it_is_trouble_until_it_is_as_it_was_written() -> None:
+    drifted, well = conditions.drifted("targets is without n1"), conditions.drifted("")
+    assert drifted.is_trouble
+    assert "targets is without n1" in drifted.message
+    [entry] = conditions.entries(saying(drifted), [well], NOW)
+    assert (entry["type"], entry["status"]) == (conditions.DRIFTED, "False")
+    assert conditions.entries(saying(), [well], NOW) == ()

@@ -96,6 +96,15 @@ def test_what_was_answered_with_is_remembered() -> None:
     assert not made.differs("uid", "b")
 
 
+def test_what_was_no_disturbance_shortens_no_pause() -> None:
+    made = Contests(PACE)
+    made.withdraw("uid")
+    made.wait("uid", 0)
+    made.withdraw("uid")
+    made.answered("uid", 10)
+    assert made.wait("uid", 11) == 4
+
+
 def test_only_so_many_are_remembered() -> None:
     made = Contests(PACE)
     more = [f"uid-{number}" for number in range(contests.REMEMBERED - 1)]

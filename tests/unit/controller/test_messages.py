@@ -54,9 +54,17 @@ def test_every_word_has_its_type() -> None:
         messages.ports_not_served([]),
         messages.address_changed(["192.0.2.1"], []),
         messages.undone_by_the_cloud(),
+        messages.drifted(["targets is without n1"], repaired=True),
+        messages.drifted_again(),
         messages.contested(messages.STATUS_CHANGED, ["other"], certain=True),
     ]
     assert {one.reason for one in said} == set(messages.TYPES)
+
+
+def test_of_many_differences_five_are_named() -> None:
+    said = messages.drifted([f"d{number}" for number in range(7)], repaired=False).message
+    assert "in the cloud: d0; d1; d2; d3; d4 and 2 more; the cloud wins" in said
+    assert "it was not as it was written; the Service wins" in messages.drifted([], repaired=True).message
 
 
 @pytest.mark.parametrize(

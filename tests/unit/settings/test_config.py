@@ -122,6 +122,8 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "concurrent_service_syncs": 64,
         "node_sync_debounce": 1.0,
         "resync_period": 300.0,
+        "drift": "repair",
+        "drift_period": 300.0,
         "leader_elect": True,
         "leader_elect_lease_duration": 15.0,
         "leader_elect_renew_deadline": 10.0,
