@@ -147,6 +147,7 @@ def families() -> list[Metric]:
     measured.workqueue.added()
     measured.reconciled("ensure", "success", 0.1)
     measured.contested("status")
+    measured.drifted("repaired")
     measured.kube_request("GET", "200", 0.1, "127.0.0.1")
     measured.cloud_request("GET", 200, 0.1)
     measured.leading("lease", holds=True)
