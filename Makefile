@@ -39,7 +39,7 @@ lock: .tools/.uv-$(UV_VERSION) ## renew requirements*.lock from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --extra dev pyproject.toml -o requirements-dev.lock
 
 # What packets, the virtual machine, the image and the cluster need from Debian; without root, or elsewhere, the tests skip what is missing and say so.
-PACKAGES := buildah conntrack containernetworking-plugins crun haproxy ipset iproute2 iptables mmdebstrap nftables nginx-light prometheus qemu-system-x86
+PACKAGES := buildah conntrack containernetworking-plugins crun haproxy iproute2 ipset iptables mariadb-server mmdebstrap nftables nginx-light openssl prometheus qemu-system-x86
 # Docker's own package has these as well, and Debian's would take its place.
 PACKAGES += $(if $(shell command -v containerd),,containerd runc)
 
@@ -81,6 +81,7 @@ INTEGRATION_BUDGET := 2000
 PACKETS_BUDGET := 1200
 IPVS_BUDGET := 600
 IMAGE_BUDGET := 600
+OPENSTACK_BUDGET := 1200
 MANIFESTS_BUDGET := 200
 PARITY_BUDGET := 480
 DOCS_BUDGET := 300
@@ -102,7 +103,7 @@ test: forget-scenarios packages controlplane ## everything, with all its set-up
 
 .PHONY: lane-processes lane-network
 lane-processes: test-component
-	@$(MAKE) --no-print-directory test-integration
+	@for suite in integration openstack; do $(MAKE) --no-print-directory test-$$suite || exit; done
 lane-network:
 	@for suite in image cluster manifests fakecloud packets ipvs docs demo; do $(MAKE) --no-print-directory test-$$suite || exit; done
 
@@ -113,6 +114,10 @@ forget-scenarios:
 .PHONY: controlplane
 controlplane: .venv/.ready ## build and cache kube-apiserver, etcd and their like (about 15 minutes the first time)
 	@$(SUITE) controlplane $(CONTROLPLANE_BUDGET) python -m tests.controlplane build
+
+.PHONY: openstack
+openstack: .venv/.ready packages ## cache OpenStack's services for the tests (2 minutes the first time)
+	@$(SUITE) openstack-services $(CONTROLPLANE_BUDGET) python -m tests.openstack build
 
 .PHONY: lint
 lint: .venv/.ready ## formatting, lint, types, import directions
@@ -153,6 +158,10 @@ test-cluster: controlplane packages ## a genuine cluster: two nodes with contain
 .PHONY: test-manifests
 test-manifests: controlplane packages ## kustomize's overlays, Helm's chart and alerts, on the genuine API server and Prometheus
 	@$(SUITE) manifests $(MANIFESTS_BUDGET) pytest -q -n 2 --dist worksteal tests/manifests
+
+.PHONY: test-openstack
+test-openstack: controlplane openstack ## the backend for OpenStack, against the genuine Keystone, Neutron and Octavia
+	@$(SUITE) openstack $(OPENSTACK_BUDGET) pytest -q tests/openstack --durations=5
 
 .PHONY: test-parity
 test-parity: controlplane ## the Go service controller and ours side by side, on genuine API servers

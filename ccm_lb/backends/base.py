@@ -86,11 +86,13 @@ class Transport(Protocol):
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         idempotent: bool | None = None,
+        writes: bool | None = None,
     ) -> Response:
         """
         Send one HTTP request; `body` goes out as JSON unless it is None.
 
-        `idempotent` says whether it may be repeated after a lost reply; None means: by its method (all but POST and PATCH).
+        `idempotent` says whether it may be repeated after a lost reply; None means: by its method (all but POST and PATCH). `writes` says
+        whether it may change something that the Lease guards; None means: by its method (all but GET, HEAD and OPTIONS). A login does not.
 
         Raises:
             RetryAfterError: the cloud asks for a longer pause than one call should take.

@@ -81,6 +81,7 @@ class _Request:
     body: bytes | None
     headers: Mapping[str, str]
     idempotent: bool
+    writes: bool
 
     def __str__(self) -> str:
         # Without query and user: both carry secrets in some clouds, and this ends up in events and logs.
@@ -150,6 +151,7 @@ class CloudTransport:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         idempotent: bool | None = None,
+        writes: bool | None = None,
     ) -> base.Response:
         """See `base.Transport.request`. Redirects are not followed: the answer is the backend's to judge."""
         self._note_credentials(url, headers or {}, params or {})
@@ -161,6 +163,7 @@ class CloudTransport:
             body=data,
             headers={"Accept": "application/json", **content_type, **(headers or {})},
             idempotent=method.upper() in REPEATABLE if idempotent is None else idempotent,
+            writes=method.upper() not in READS if writes is None else writes,
         )
         hold = self._holds.setdefault(request.url.origin(), pacing.Hold(self._clock))
         begin = self._clock.monotonic()
@@ -206,10 +209,10 @@ class CloudTransport:
                 # While this one waited for a slot, another may have been told to pause.
                 if hold.remaining():
                     continue
-                if request.method not in READS:
+                if request.writes:
                     self._check_fence(str(request))
                 response = await self._send(request)
-                if request.method not in READS and response.status < 400:
+                if request.writes and response.status < 400:
                     changes.note()
             asked = pacing.retry_after(response.headers) if response.status in (429, 503) else None
             if asked is None and response.status == 429:

@@ -51,11 +51,12 @@ class LossyTransport:
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
         idempotent: bool | None = None,
+        writes: bool | None = None,
     ) -> Response:
         response = await self._inner.request(
-            method, url, body=body, headers=headers, params=params, idempotent=idempotent
+            method, url, body=body, headers=headers, params=params, idempotent=idempotent, writes=writes
         )
-        if self._lose and method.upper() != "GET":
+        if self._lose and (method.upper() != "GET" if writes is None else writes):
             self._lose = False
             raise CloudUnreachableError(f"{method} {url}: the answer was lost (by the test)")
         return response

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ccm_lb import clock
+from ccm_lb.backends import changes
 from ccm_lb.errors import NotLeaderError
 from ccm_lb.http import pacing, transport
 from ccm_lb.redaction import Secrets
@@ -20,6 +21,13 @@ async def test_nothing_is_written_without_the_lease(world: World, method: str) -
     with pytest.raises(NotLeaderError):
         await world.transport.request(method, world.cloud.url)
     assert world.cloud.seen == []
+
+
+async def test_a_request_that_says_that_it_writes_nothing_needs_no_lease_and_is_no_change(world: World) -> None:
+    world.fence.held = False
+    with changes.noted() as noted:
+        assert (await world.transport.request("POST", world.cloud.url, body={}, writes=False)).status == 200
+    assert not noted.any
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

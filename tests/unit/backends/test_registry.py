@@ -55,7 +55,9 @@ def test_an_installed_backend_is_loaded_by_its_name(install: Install) -> None:
 
 def test_an_unknown_backend_is_answered_with_the_installed_ones(install: Install) -> None:
     install("acme_listed", BACKEND, acme="Acme")
-    with pytest.raises(ConfigError, match=r"no backend 'amce' is installed, expected one of: acme, fakecloud$"):
+    with pytest.raises(
+        ConfigError, match=r"no backend 'amce' is installed, expected one of: acme, fakecloud, openstack$"
+    ):
         registry.load("amce")
 
 
