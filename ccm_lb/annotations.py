@@ -13,9 +13,13 @@ from ccm_lb.errors import TerminalError
 from ccm_lb.objects import IPMode, Service, ServicePort
 
 __all__ = [
+    "ADDRESSES",
+    "ADDRESS_POOLS",
+    "ADOPT",
     "HEALTH_CHECK_PROTOCOL",
     "HOSTNAME",
     "IP_MODE",
+    "KEEP",
     "PAUSED",
     "PROXY_PROTOCOL",
     "PROXY_PROTOCOL_PORTS",
@@ -24,6 +28,7 @@ __all__ = [
     "Options",
     "ProxyProtocol",
     "ip_mode",
+    "keep",
     "parse",
     "paused",
     "restricts",
@@ -37,8 +42,13 @@ PROXY_PROTOCOL_PORTS = "ccm-lb.dev/proxy-protocol-ports"
 HEALTH_CHECK_PROTOCOL = "ccm-lb.dev/health-check-protocol"
 HOSTNAME = "ccm-lb.dev/hostname"
 PAUSED = "ccm-lb.dev/paused"
+KEEP = "ccm-lb.dev/keep"
+ADOPT = "ccm-lb.dev/adopt"
+ADDRESSES = "ccm-lb.dev/addresses"
+ADDRESS_POOLS = "ccm-lb.dev/address-pools"
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 
+_ID = re.compile(r"[!-~]{1,255}")  # what clouds call things; it may get into a URL, where the backend quotes it
 _DNS_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -67,6 +77,9 @@ class Options:
 
     `ip_mode` may be a value that only a later Kubernetes has: the API server is asked before it is published. `source_ranges` are who
     may connect, by the field or the annotation, as networks in their one spelling; none: everybody.
+
+    `adopt` is the cloud's id of a load balancer to take over, `addresses` are those that a new one is to have, by the annotation or
+    spec.loadBalancerIP, and `address_pools` where the others come from. `keep`: it outlives the Service. `paused`: nothing is written.
     """
 
     ip_mode: IPMode | str | None = None
@@ -76,6 +89,10 @@ class Options:
     hostname: str | None = None
     source_ranges: tuple[str, ...] = ()
     paused: bool = False
+    keep: bool = False
+    adopt: str | None = None
+    addresses: tuple[str, ...] = ()
+    address_pools: tuple[str, ...] = ()
 
     def proxy_protocol_on(self, port: ServicePort, default: ProxyProtocol) -> ProxyProtocol:
         """What holds for `port`, where the provider's settings say `default`; it exists for TCP alone."""
@@ -100,6 +117,10 @@ def parse(service: Service) -> Options:
         hostname=_hostname(service),
         source_ranges=source_ranges(service),
         paused=paused(service),
+        keep=keep(service),
+        adopt=_id(service, ADOPT),
+        addresses=_addresses(service),
+        address_pools=_names(service, ADDRESS_POOLS),
     )
 
 
@@ -129,6 +150,11 @@ def source_ranges(service: Service) -> tuple[str, ...]:
 def paused(service: Service) -> bool:
     """Whether nothing is to be written for the Service. Raises TerminalError: the annotation is neither true nor false."""
     return _flag(service, PAUSED)
+
+
+def keep(service: Service) -> bool:
+    """Whether the load balancer is to outlive the Service. Raises TerminalError: the annotation is neither true nor false."""
+    return _flag(service, KEEP)
 
 
 def restricts(ranges: tuple[str, ...]) -> bool:
@@ -175,6 +201,46 @@ def _flag(service: Service, name: str) -> bool:
     if value not in ("true", "false"):
         raise _wrong(name, value, "true or false")
     return value == "true"
+
+
+def _id(service: Service, name: str) -> str | None:
+    value = service.metadata.annotations.get(name)
+    if value is not None and not _ID.fullmatch(value):
+        raise _wrong(name, value, "what the cloud calls it, without spaces")
+    return value
+
+
+def _names(service: Service, name: str) -> tuple[str, ...]:
+    value = service.metadata.annotations.get(name)
+    if value is None:
+        return ()
+    names = [part.strip() for part in value.split(",")]
+    if not all(map(_ID.fullmatch, names)):
+        raise _wrong(name, value, "names separated by commas")
+    return tuple(dict.fromkeys(names))
+
+
+def _addresses(service: Service) -> tuple[str, ...]:
+    field, value = service.spec.load_balancer_ip.strip(), service.metadata.annotations.get(ADDRESSES)
+    if value is None:
+        # Whatever stands there was taken by the API server, which does not look: only a backend that carries it out refuses it.
+        return (_canonical(field) or field,) if field else ()
+    found = [_canonical(part.strip()) for part in value.split(",")]
+    addresses = tuple(one for one in found if one)
+    if len(addresses) < len(found) or len({":" in one for one in addresses}) < len(addresses):
+        raise _wrong(ADDRESSES, value, "an IP address, or one of each family separated by a comma")
+    if field and (_canonical(field) or field) not in addresses:
+        raise TerminalError(
+            f'annotation {ADDRESSES} is "{value}", and spec.loadBalancerIP is "{field}": expected the same; remove one of them'
+        )
+    return addresses
+
+
+def _canonical(text: str) -> str | None:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None
 
 
 def _ports(service: Service) -> frozenset[int] | None:

@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from ccm_lb import annotations as ccm_annotations
+from ccm_lb.annotations import Options
 from ccm_lb.backends.actual import ActualLoadBalancer, Settings
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
@@ -171,6 +172,10 @@ class Honoured(enum.StrEnum):
     APP_PROTOCOL = "spec.ports[].appProtocol"
     PROXY_PROTOCOL = ccm_annotations.PROXY_PROTOCOL  # also on some of the ports
     HEALTH_CHECK_PROTOCOL = ccm_annotations.HEALTH_CHECK_PROTOCOL
+    ADDRESSES = ccm_annotations.ADDRESSES  # of a new load balancer
+    ADDRESS_POOLS = ccm_annotations.ADDRESS_POOLS  # of a new load balancer, and of a family that is added
+    ADOPT = ccm_annotations.ADOPT  # by ensure_load_balancer
+    KEEP = ccm_annotations.KEEP  # by release_load_balancer
 
 
 class Reads(enum.Enum):
@@ -217,6 +222,14 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
     async def close(self) -> None:
         """Release what `open` took. Called once, also after a failed `open`."""
 
+    def options(self, service: Service) -> Options:
+        """
+        What the annotations of `service` ask for, typed; the core checked them before it calls ensure.
+
+        Raises TerminalError for annotations that are wrong, as they may be at an update or a deletion.
+        """
+        return ccm_annotations.parse(service)
+
     @abc.abstractmethod
     async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
         """
@@ -256,6 +269,10 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
 
         Returning says that the cloud has done it, and nodes are told so: raise RetryAfterError while it is still at work.
 
+        What the Service's annotations ask for, `options` tells. Where these name a load balancer to adopt, it is taken over, in one
+        request that the cloud refuses if it has an owner by then; one that is not there or has another owner is a TerminalError, and
+        nothing is made in its place. An address that is asked for is given to a new load balancer, and never by making it anew.
+
         A port that cannot be served has an `error` in `ports` of each entry, and the others are served (KEP-1435).
 
         Raises:
@@ -281,6 +298,15 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
         `service` is as last seen, its type or class may have changed, and it may be gone from the API. Never touches what another
         owner holds.
         """
+
+    async def release_load_balancer(self, service: Service) -> None:
+        """
+        Let go of the load balancer of `service`: it serves on, and is nobody's from then on; absent is success.
+
+        Called in place of `ensure_load_balancer_deleted` where the user wants to keep it, by those alone that honour `Honoured.KEEP`. Who
+        adopts it later finds it by its id, and nobody finds it by its owner.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no load balancers")
 
     # ---- what is there, beside what is wanted: optional, see `reads`
 

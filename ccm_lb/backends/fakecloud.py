@@ -5,6 +5,7 @@ What ipMode its addresses get follows from `traffic`; that is made from the same
 """
 
 import pathlib
+import urllib.parse
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -91,6 +92,11 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
             Honoured.EXTERNAL_TRAFFIC_POLICY,
             Honoured.PROXY_PROTOCOL,
             Honoured.HEALTH_CHECK_PROTOCOL,
+            Honoured.LOAD_BALANCER_IP,
+            Honoured.ADDRESSES,
+            Honoured.ADDRESS_POOLS,
+            Honoured.ADOPT,
+            Honoured.KEEP,
         }
     )
 
@@ -137,7 +143,9 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     async def ensure_load_balancer(self, service: Service, nodes: Sequence[Node]) -> LoadBalancerStatus:
         wanted = await self._desired(service, nodes)
         self._left_out.pop(service.uid, None)
-        found = await self._find(service.uid)
+        found = await self._find_or_adopt(service)
+        if found and found[0]["addressPools"] != (asked := list(self.options(service).address_pools)) and asked:
+            self.context.events.event(service, "Warning", "AddressNotGiven", requests.other_pools(asked))
         if found and found[0]["state"] == "error":
             load_balancer = await self._repair(service, found[0], wanted)
         elif found and found[0]["state"] == "deleting":
@@ -145,8 +153,8 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         elif found:
             load_balancer = await self._update(service, found[0], wanted)
         else:
-            owner = {"cluster": self.context.cluster_id, "uid": service.uid}
-            load_balancer = await self._write(service, "POST", "/v1/load-balancers", {"owner": owner, **wanted})
+            body = {"owner": self._owner(service), **wanted, **requests.asked_for(self.options(service))}
+            load_balancer = await self._write(service, "POST", "/v1/load-balancers", body)
             self._ids[service.uid] = load_balancer["id"]
             # The answer to a create is the first load balancer of this owner: made by a request whose reply was lost, it is older.
             load_balancer = await self._update(service, load_balancer, wanted)
@@ -172,6 +180,34 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
                 requests.check_carried_out(response.json())
         self._ids.pop(service.uid, None)
         self._left_out.pop(service.uid, None)
+
+    async def release_load_balancer(self, service: Service) -> None:
+        for load_balancer in await self._find(service.uid):
+            await self._call("PATCH", f"/v1/load-balancers/{load_balancer['id']}", {"owner": None}, accept=(200, 404))
+        self._ids.pop(service.uid, None)
+        self._left_out.pop(service.uid, None)
+
+    async def _find_or_adopt(self, service: Service) -> list[Mapping[str, Any]]:
+        """The Service's load balancer, the one that it names included. Raises TerminalError: that one cannot be had."""
+        found, named = await self._find(service.uid), self.options(service).adopt
+        if named is None or (found and found[0]["id"] == named):
+            return found
+        if found:
+            raise TerminalError(requests.has_one(named, found[0]["id"]))
+        path = f"/v1/load-balancers/{urllib.parse.quote(named, safe='')}"
+        present = await self._call("GET", path, accept=(200, 404))
+        if present.status == 404:
+            raise TerminalError(requests.not_there(named))
+        owner = self._owner(service)
+        taken = await self._call("PATCH", path, {"owner": owner}, accept=(200, 404, 409))
+        if taken.status != 200:
+            raise TerminalError(f"{requests.not_adopted(named)}: {requests.complaint(taken)}")
+        self._ids[service.uid] = named
+        self.context.events.event(service, "Normal", "AdoptedLoadBalancer", requests.adopted(named))
+        return [taken.json()]
+
+    def _owner(self, service: Service) -> dict[str, str]:
+        return {"cluster": self.context.cluster_id, "uid": service.uid}
 
     async def _desired(self, service: Service, nodes: Sequence[Node]) -> dict[str, Any]:
         config, options = self.context.config, annotations.parse(service)
@@ -293,7 +329,8 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         if known is None:
             return []
         response = await self._call("GET", f"/v1/load-balancers/{known}", accept=(200, 404))
-        if response.status == 200:
+        # Its owner may have let go of it since it was seen.
+        if response.status == 200 and response.json()["owner"] == {"cluster": self.context.cluster_id, "uid": uid}:
             self._ids[uid] = known
             return [response.json()]
         forgotten = self._ids.pop(uid, None)

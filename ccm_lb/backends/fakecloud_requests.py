@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm_lb import portstatus
-from ccm_lb.annotations import HealthCheckProtocol, Options, ProxyProtocol
+from ccm_lb.annotations import ADOPT, KEEP, HealthCheckProtocol, Options, ProxyProtocol
 from ccm_lb.backends import actual
 from ccm_lb.backends.actual import ActualLoadBalancer, Value
 from ccm_lb.backends.base import Response
@@ -53,6 +53,38 @@ def desired(
         "sessionAffinity": _session_affinity(service),
         "tags": {SERVICE: str(service.key)},
     }
+
+
+def asked_for(options: Options) -> dict[str, Any]:
+    """What only a new load balancer can get."""
+    asked = {"addresses": list(options.addresses), "addressPools": list(options.address_pools)}
+    return {name: value for name, value in asked.items() if value}
+
+
+def other_pools(asked: Sequence[str]) -> str:
+    return (
+        f"an address of {', '.join(asked)} was asked for after the load balancer was made, which keeps the one that it has: delete the "
+        "Service and make it again, or take the wish back"
+    )
+
+
+def adopted(name: str) -> str:
+    return f"The load balancer {name}, which was nobody's, is this Service's now, and goes with it unless annotation {KEEP} is true"
+
+
+def not_adopted(name: str) -> str:
+    return f'annotation {ADOPT} is "{name}", which cannot be taken over'
+
+
+def not_there(name: str) -> str:
+    return f"{not_adopted(name)}: the cloud has no such load balancer; name one by its id, or remove the annotation, and a new one is made"
+
+
+def has_one(name: str, present: str) -> str:
+    return (
+        f"{not_adopted(name)}: the Service has the load balancer {present} already, which serves on as it is; remove the annotation, or "
+        f"delete the Service and make it again"
+    )
 
 
 def listener_name(port: ServicePort | PortStatus) -> str:

@@ -24,6 +24,7 @@ TYPES: Mapping[str, EventType] = {
     "IPModeIgnored": "Warning",
     "AddressNotPublished": "Warning",
     "AddressMissing": "Warning",
+    "AddressNotGiven": "Warning",
     "AddressChanged": "Warning",
     "UnknownPort": "Warning",
     "FieldIgnored": "Warning",
@@ -101,6 +102,14 @@ def missing(families: Sequence[str]) -> Notice:
     return Notice(
         "AddressMissing",
         f"the load balancer has no {' and no '.join(families)} address, which spec.ipFamilies asks for",
+    )
+
+
+def address_not_given(asked: Sequence[str], has: Sequence[str]) -> Notice:
+    return Notice(
+        "AddressNotGiven",
+        f"{', '.join(asked)} was asked for, but the load balancer has {', '.join(has)} and keeps it: an address is given to a new load "
+        "balancer, so delete the Service and make it again, or take the wish back",
     )
 
 

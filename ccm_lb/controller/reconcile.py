@@ -18,10 +18,11 @@ from typing import Any, NoReturn, Protocol
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.backends import changes
 from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
-from ccm_lb.controller import conditions, messages, plan, predicates, serviceevents
+from ccm_lb.controller import conditions, endings, messages, plan, predicates, serviceevents
 from ccm_lb.controller.comparison import Comparison
 from ccm_lb.controller.contention import Contention
 from ccm_lb.controller.drift import Drift, DriftPolicy, Look
+from ccm_lb.controller.endings import Ending
 from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
@@ -326,7 +327,7 @@ class Reconciler:
 
     async def _cleanup(self, service: Service) -> None:
         with _prefix("failed to delete load balancer"):
-            ccm_annotations.paused(service)  # misspelt, it may have been to prevent just this
+            end = endings.ending(service, self._backend.honours)
         found = None
         with _prefix("failed to check if load balancer exists before cleanup"):
             with contextlib.suppress(ImplementedElsewhereError):
@@ -335,11 +336,11 @@ class Reconciler:
                 self._state.disclaim(service)
                 log.debug("the finalizer of another controller is left alone", extra={"service": str(service.key)})
                 return
-        if found is not None:
+        if found is not None and end is Ending.DELETE:
             self._service_events.deleting(service)
         # Also where none was found: a half-made load balancer can be invisible to the look-up and still be there.
-        with _prefix("failed to delete load balancer"), contextlib.suppress(ImplementedElsewhereError):
-            await self._backend.ensure_load_balancer_deleted(service)
+        with _prefix("failed to delete load balancer"):
+            await self._end(service, end)
         with _prefix("failed to remove load balancer cleanup finalizer"):
             clear = self._status_is_ours(service, found)
             self._state.cleaned(service)  # nothing is left to be lost, whatever becomes of the Service now
@@ -351,8 +352,16 @@ class Reconciler:
         self._forget(service)
         if live is not None and live.deleting and not live.metadata.finalizers:
             self._state.released(live)
-        self._service_events.deleted(service)
-        log.info("deleted the load balancer", extra={"service": str(service.key), "uid": service.uid})
+        self._service_events.ended(service, end)
+        log.info(end.done, extra={"service": str(service.key), "uid": service.uid})
+
+    async def _end(self, service: Service, end: Ending) -> None:
+        """Nothing in the cloud is this Service's any more, unless it is to be left alone."""
+        with contextlib.suppress(ImplementedElsewhereError):
+            if end is Ending.DELETE:
+                await self._backend.ensure_load_balancer_deleted(service)
+            elif end is Ending.RELEASE:
+                await self._backend.release_load_balancer(service)
 
     async def _pause(self, service: Service) -> None:
         # What was written so far may be changed by hand meanwhile: when the pause ends, all of it is verified.
@@ -367,16 +376,11 @@ class Reconciler:
         """Delete what Services left in the cloud that disappeared without waiting for their clean-up."""
         for service in self._state.left_behind(key):
             self._writes.check_fence()
-            if predicates.is_paused(service):
-                said = f"The Service is gone; annotation {ccm_annotations.PAUSED} was true, so its load balancer is left in the cloud"
-                self._service_events.kept(service, said)
-                self._state.removed(service)
-                self._forget(service)
-                continue
-            self._service_events.deleting(service)
+            end = endings.of_vanished(service, self._backend.honours)
+            if end is Ending.DELETE:
+                self._service_events.deleting(service)
             try:
-                with contextlib.suppress(ImplementedElsewhereError):
-                    await self._backend.ensure_load_balancer_deleted(service)
+                await self._end(service, end)
             except (RetryAfterError, NotLeaderError):
                 raise
             except Exception as error:
@@ -384,10 +388,10 @@ class Reconciler:
                 if isinstance(error, TerminalError):
                     raise
                 raise CCMError(serviceevents.words(error)) from error
-            self._service_events.deleted(service)
+            self._service_events.ended(service, end)
             self._state.removed(service)
             self._forget(service)
-            log.info("deleted the load balancer of a vanished Service", extra={"service": str(key), "uid": service.uid})
+            log.info(end.done, extra={"service": str(key), "uid": service.uid, "vanished": True})
 
     def _forget(self, service: Service) -> None:
         self._publisher.forget(service)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ccm_lb.backends.base import EventRecorder
+from ccm_lb.controller.endings import Ending
 from ccm_lb.controller.messages import TYPES, Notice
 from ccm_lb.objects import Node, Service
 
@@ -35,14 +36,12 @@ class ServiceEvents:
     def deleting(self, service: Service) -> None:
         self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
 
-    def deleted(self, service: Service) -> None:
-        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+    def ended(self, service: Service, end: Ending) -> None:
+        reason = "DeletedLoadBalancer" if end is Ending.DELETE else "LoadBalancerKept"
+        self._events.event(service, "Normal", reason, end.value)
 
     def paused(self, service: Service, message: str) -> None:
         self._events.event(service, "Normal", "LoadBalancerPaused", message)
-
-    def kept(self, service: Service, message: str) -> None:
-        self._events.event(service, "Normal", "LoadBalancerKept", message)
 
     def waiting(self, service: Service, error: BaseException) -> None:
         message = f"Waiting for the load balancer: {words(error)}"

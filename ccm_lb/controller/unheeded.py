@@ -18,6 +18,15 @@ from ccm_lb.errors import TerminalError
 from ccm_lb.objects import LoadBalancerIngress, Service
 
 OWN = "ccm-lb.dev/"
+
+# What follows where the backend does not say that it carries an annotation out.
+_CARRIED_OUT_BY_BACKENDS = {
+    ccm_annotations.ADDRESSES: "the address is chosen by the cloud",
+    ccm_annotations.ADDRESS_POOLS: "the address is chosen by the cloud",
+    ccm_annotations.ADOPT: "the backend does not say that it takes load balancers over, and made one of its own",
+    ccm_annotations.KEEP: "the backend does not say that it can let go of a load balancer; the Service's deletion waits until the "
+    "annotation is gone, and then deletes the load balancer",
+}
 KNOWN = frozenset(
     {
         ccm_annotations.IP_MODE,
@@ -26,6 +35,7 @@ KNOWN = frozenset(
         ccm_annotations.HEALTH_CHECK_PROTOCOL,
         ccm_annotations.HOSTNAME,
         ccm_annotations.PAUSED,
+        *_CARRIED_OUT_BY_BACKENDS,
         ccm_annotations.SOURCE_RANGES,
     }
 )
@@ -65,11 +75,14 @@ _ELSEWHERE = frozenset(
 
 def notices(service: Service, ingress: Sequence[LoadBalancerIngress], honours: frozenset[str]) -> Iterable[Notice]:
     """What to tell the user of a Service that has the addresses `ingress`, by a backend that carries out `honours`."""
-    yield from _fields(service, frozenset(one.ip for one in ingress), honours)
+    ips = frozenset(one.ip for one in ingress if one.ip)
+    yield from _fields(service, ips, honours)
+    yield from _addresses(service, ips, honours)
     others = []
     for name in sorted(service.metadata.annotations):
         if name in KNOWN:
             yield from _known(service, name, honours)
+            yield from _for_the_backend(service, name, ips, honours)
         elif _named_in(name, honours) or name in _ELSEWHERE:
             continue
         elif meant := _meant(name):
@@ -80,7 +93,7 @@ def notices(service: Service, ingress: Sequence[LoadBalancerIngress], honours: f
         yield messages.foreign_annotations(others)
 
 
-def _fields(service: Service, ips: frozenset[str | None], honours: frozenset[str]) -> Iterable[Notice]:
+def _fields(service: Service, ips: frozenset[str], honours: frozenset[str]) -> Iterable[Notice]:
     spec = service.spec
     if spec.session_affinity == "ClientIP" and Honoured.SESSION_AFFINITY not in honours:
         yield messages.field_ignored(
@@ -121,6 +134,21 @@ def _known(service: Service, name: str, honours: frozenset[str]) -> Iterable[Not
         yield messages.annotation_ignored(name, value, "the backend does not say that it speaks PROXY protocol")
     if name == ccm_annotations.HEALTH_CHECK_PROTOCOL and Honoured.HEALTH_CHECK_PROTOCOL not in honours:
         yield messages.annotation_ignored(name, value, "the backend does not say that it chooses health checks by it")
+
+
+def _for_the_backend(service: Service, name: str, ips: frozenset[str], honours: frozenset[str]) -> Iterable[Notice]:
+    value = service.metadata.annotations[name]
+    has_it = name == ccm_annotations.ADDRESSES and ips.issuperset(ccm_annotations.parse(service).addresses)
+    if name in _CARRIED_OUT_BY_BACKENDS and name not in honours and value != "false" and not has_it:
+        yield messages.annotation_ignored(name, value, _CARRIED_OUT_BY_BACKENDS[name])
+
+
+def _addresses(service: Service, ips: frozenset[str], honours: frozenset[str]) -> Iterable[Notice]:
+    """What was asked for after the load balancer was made, or of one that was taken over."""
+    by_annotation = ccm_annotations.ADDRESSES in service.metadata.annotations
+    lacking = [one for one in ccm_annotations.parse(service).addresses if one not in ips]
+    if lacking and ips and (ccm_annotations.ADDRESSES if by_annotation else Honoured.LOAD_BALANCER_IP) in honours:
+        yield messages.address_not_given(lacking, sorted(ips))
 
 
 def _named_in(name: str, honours: frozenset[str]) -> bool:

@@ -12,7 +12,7 @@ from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends import changes
 from ccm_lb.backends.actual import ActualLoadBalancer, Settings, Value
 from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend, Reads
-from ccm_lb.errors import CCMError, PortsError, RetryAfterError
+from ccm_lb.errors import CCMError, PortsError, RetryAfterError, TerminalError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
 from ccm_lb.testing.script import Script
@@ -43,7 +43,7 @@ class MemoryLoadBalancer:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of a backend: `verb` is get, ensure, update or delete; read (of one) or list (a page, without a UID)."""
+    """One call of a backend: `verb` is get, ensure, update, delete or release; read (of one) or list (a page, without a UID)."""
 
     verb: str
     uid: str
@@ -52,7 +52,11 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """One change of the cloud: `verb` is CREATE, UPDATE or DELETE; the load balancer is as it was afterwards, or before its end."""
+    """
+    One change of the cloud: `verb` is CREATE, UPDATE, DELETE, ADOPT or RELEASE.
+
+    The load balancer is as it was afterwards, or before its end.
+    """
 
     verb: str
     uid: str
@@ -76,6 +80,7 @@ class MemoryCloud:
         self.page = 100  # load balancers in one answer
         self.keeps_nothing = False  # what is written is accepted, and undone
         self.load_balancers: dict[Owner, MemoryLoadBalancer] = {}
+        self.released: dict[str, MemoryLoadBalancer] = {}  # nobody's, by the id that they have as their owner's
         self.script = Script()
         self.calls: list[Call] = []
         self.mutations: list[Mutation] = []
@@ -118,8 +123,8 @@ class MemoryCloud:
     def put(self, owner: Owner, wanted: MemoryLoadBalancer) -> MemoryLoadBalancer:
         """Store what is wanted, if that changes anything; each family that has no address yet gets it here."""
         existing = self.load_balancers.get(owner)
-        families = dict.fromkeys([*wanted.addresses, *(["IPv4"] if self.needs_ipv4 else [])])
-        known = existing.addresses if existing else {}
+        families = [*wanted.addresses, *(["IPv4"] if self.needs_ipv4 and "IPv4" not in wanted.addresses else [])]
+        known = existing.addresses if existing else wanted.addresses
         given = {family: known.get(family) or str(next(self._pools[family])) for family in families}
         wanted = dataclasses.replace(wanted, addresses=given)
         if existing == wanted:
@@ -130,6 +135,23 @@ class MemoryCloud:
         self.load_balancers[owner] = wanted
         self.mutations.append(Mutation("CREATE" if existing is None else "UPDATE", owner[1], wanted))
         return wanted
+
+    def release(self, owner: Owner) -> None:
+        """What `owner` has is nobody's from now on."""
+        existing = self.load_balancers.pop(owner, None)
+        if existing is not None:
+            self.released[load_balancer_id(owner)] = existing
+            self.mutations.append(Mutation("RELEASE", owner[1], existing))
+
+    def adopt(self, owner: Owner, name: str) -> None:
+        """What is nobody's is `owner`'s from now on. Raises TerminalError: it is another one's, or not there."""
+        if name in map(load_balancer_id, self.load_balancers):
+            raise TerminalError(f'annotation {annotations.ADOPT} is "{name}", which is another owner\'s')
+        if name not in self.released:
+            raise TerminalError(f'annotation {annotations.ADOPT} is "{name}", which is not there')
+        changes.note()
+        self.load_balancers[owner] = self.released.pop(name)
+        self.mutations.append(Mutation("ADOPT", owner[1], self.load_balancers[owner]))
 
     def remove(self, owner: Owner) -> None:
         existing = self.load_balancers.pop(owner, None)
@@ -149,7 +171,9 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
     """Load balancers of a `MemoryCloud`."""
 
     config_model = MemoryConfig
-    honours = frozenset({Honoured.PROXY_PROTOCOL})
+    honours = frozenset(
+        {Honoured.PROXY_PROTOCOL, Honoured.LOAD_BALANCER_IP, Honoured.ADDRESSES, Honoured.ADOPT, Honoured.KEEP}
+    )
     reads = Reads.ALL
 
     @property
@@ -177,6 +201,9 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
         traffic = self.traffic(service)
         async with self.cloud.call("ensure", service.uid, nodes):
             existing = self.cloud.load_balancers.get(self._owner(service))
+            named = self.options(service).adopt
+            if named is not None and existing is None:
+                self.cloud.adopt(self._owner(service), named)
             _, refused = self._ports(service, existing is None)
             stored = self.cloud.put(self._owner(service), await self._wanted(service, nodes))
             return _published(stored.addresses.values(), ipmode.decide(Inputs(traffic)).mode, refused)
@@ -186,7 +213,7 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
         families = service.spec.ip_families or ("IPv4",)
         return MemoryLoadBalancer(
             name=await self.get_load_balancer_name(service),
-            addresses=dict.fromkeys(families, ""),
+            addresses=dict.fromkeys(families, "") | {_family(one): one for one in self.options(service).addresses},
             listeners=tuple(sorted((port.protocol, port.port, port.node_port) for port in served)),
             targets=tuple(node.name for node in nodes),
             proxy_protocol={
@@ -229,6 +256,10 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
             targets, fronts = tuple(node.name for node in nodes), _fronts(existing.fronts, nodes)
             self.cloud.put(self._owner(service), dataclasses.replace(existing, targets=targets, fronts=fronts))
 
+    async def release_load_balancer(self, service: Service) -> None:
+        async with self.cloud.call("release", service.uid):
+            self.cloud.release(self._owner(service))
+
     async def ensure_load_balancer_deleted(self, service: Service) -> None:
         async with self.cloud.call("delete", service.uid):
             self.cloud.remove(self._owner(service))
@@ -253,13 +284,22 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
         return self.context.cluster_id, service.uid
 
 
+def load_balancer_id(owner: Owner) -> str:
+    """What the cloud calls the load balancer of this owner."""
+    return f"{owner[0]}/{owner[1]}"
+
+
+def _family(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
+
+
 def _fronts(families: Iterable[str], nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
     return {family: tuple(filter(None, (node.internal_ip(family) for node in nodes))) for family in families}
 
 
 def _actual(owner: Owner, one: MemoryLoadBalancer) -> ActualLoadBalancer:
     addresses = tuple(one.addresses.values())
-    return ActualLoadBalancer(f"{owner[0]}/{owner[1]}", owner[1], addresses, _settings(one), one.service)
+    return ActualLoadBalancer(load_balancer_id(owner), owner[1], addresses, _settings(one), one.service)
 
 
 def _settings(one: MemoryLoadBalancer) -> Settings:

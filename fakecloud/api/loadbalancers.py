@@ -124,7 +124,7 @@ OPERATIONS: tuple[Operation[Any, Any], ...] = (
         {
             200: Answer("As it is now; the ETag stays when nothing changed", LoadBalancerView),
             404: Answer("There is none"),
-            409: Answer("No address of a new family is free, or it is being deleted"),
+            409: Answer("No address of a new family is free, it is being deleted, or it is another owner's"),
             412: Answer("Another version than If-Match, or a stale fencing token"),
         },
         _FENCING | _IF_MATCH | CHANGES,

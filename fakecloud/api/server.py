@@ -63,7 +63,8 @@ def application(settings: Settings, services: Services, clients: Clients, now: C
 def _owners(services: Services) -> Callable[[str], tuple[str, str] | None]:
     def owner_of(load_balancer_id: str) -> tuple[str, str] | None:
         found = services.cloud.state.load_balancers.get(load_balancer_id)
-        return None if found is None else (found.spec.owner.uid, found.spec.owner.cluster)
+        owner = found.spec.owner if found is not None else None
+        return None if owner is None else (owner.uid, owner.cluster)
 
     return owner_of
 

@@ -35,7 +35,7 @@ def list_(client: Client, owner: str | None, cluster: str | None, output: str) -
                 ", ".join(f"{listener['port']}→{listener['targetPort']}" for listener in item["listeners"]),
                 _healthy(item),
                 str(sum(listener["connections"] for listener in item["status"]["listeners"])),
-                f"{item['owner']['cluster']}/{item['owner']['uid']}",
+                f"{item['owner']['cluster']}/{item['owner']['uid']}" if item["owner"] else "",
             )
             for item in items
         ],

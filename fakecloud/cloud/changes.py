@@ -19,7 +19,7 @@ from fakecloud.state import fencing, settling
 from fakecloud.state.records import Change, Record, State, is_stored
 
 T = TypeVar("T")
-ClusterOf = Callable[[State], str]
+ClusterOf = Callable[[State], str | None]
 
 
 class Changes:
@@ -38,16 +38,17 @@ class Changes:
         """
         Make the change that `decide` finds, at once or, where actions take time, later.
 
-        `cluster_of` says whose fencing counts. After ProblemError or StoreError nothing is changed, but a higher fencing token is
-        remembered.
+        `cluster_of` says whose fencing counts, None: nobody's. After ProblemError or StoreError nothing is changed, but a higher fencing
+        token is remembered.
         """
         async with self.lock:
             replayed = self._replayed(intent)
             if cluster_of is not None:
                 # Stored even where the request itself is refused below: a newer holder has spoken.
-                cluster = cluster_of(self._repository.state) if replayed is None else replayed.result.spec.owner.cluster
-                admitted = fencing.admit(self._repository.state, cluster, intent.token)
-                await self._repository.write(admitted.state, admitted.records)
+                cluster = cluster_of(self._repository.state) if replayed is None else _cluster(replayed.result)
+                if cluster is not None:
+                    admitted = fencing.admit(self._repository.state, cluster, intent.token)
+                    await self._repository.write(admitted.state, admitted.records)
             if replayed is not None:
                 return replayed  # type: ignore[return-value]  # the fingerprint holds the operation
             change = decide(self._repository.state)
@@ -135,6 +136,10 @@ class Changes:
 
     async def _note(self, action: Action) -> None:
         await self._repository.write(self._repository.state, (), self._repository.ledger.planned(action))
+
+
+def _cluster(load_balancer: LoadBalancer) -> str | None:
+    return load_balancer.spec.owner.cluster if load_balancer.spec.owner is not None else None
 
 
 def _replies(change: Change[T], intent: Intent, action: Action) -> Sequence[StoredReply]:

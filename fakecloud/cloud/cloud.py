@@ -19,7 +19,7 @@ from fakecloud.models.cloud import CloudView
 from fakecloud.models.faults import StaleListsFault, StaleReadsFault
 from fakecloud.models.inventory import AddressPool, ReservedAddress, Server
 from fakecloud.models.journal import Outcome
-from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec
+from fakecloud.models.loadbalancers import LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
 from fakecloud.models.views import LoadBalancerView, view
 from fakecloud.state import inventory, ipam, loadbalancers, pools, reservations, settling
 from fakecloud.state.ipam import Pool
@@ -137,7 +137,7 @@ class Cloud:
     ) -> Change[LoadBalancer]:
         stamp = loadbalancers.Stamp(self._new_id(), self._now())
         return await self._changes.apply(
-            lambda state: loadbalancers.create(state, spec, self._policy, stamp), intent, lambda _: spec.owner.cluster
+            lambda state: loadbalancers.create(state, spec, self._policy, stamp), intent, lambda _: _cluster(spec.owner)
         )
 
     async def patch_load_balancer(
@@ -152,7 +152,9 @@ class Cloud:
             again = (Record(Kind.LOAD_BALANCER, load_balancer_id, change.result),)
             return replace(change, outcome=Outcome.APPLIED, records=again)
 
-        return await self._changes.apply(decide, intent, _owner_of(load_balancer_id))
+        owner_of = _owner_of(load_balancer_id)
+        # Who takes over what is nobody's writes for its own cluster.
+        return await self._changes.apply(decide, intent, lambda state: owner_of(state) or _cluster(body.owner))
 
     async def delete_load_balancer(
         self, load_balancer_id: str, intent: Intent = NOTHING_SPECIAL
@@ -204,4 +206,8 @@ class Cloud:
 
 
 def _owner_of(load_balancer_id: str) -> ClusterOf:
-    return lambda state: loadbalancers.find(state, load_balancer_id).spec.owner.cluster
+    return lambda state: _cluster(loadbalancers.find(state, load_balancer_id).spec.owner)
+
+
+def _cluster(owner: Owner | None) -> str | None:
+    return None if owner is None else owner.cluster

@@ -15,6 +15,10 @@ class Owner(Model):
     cluster: Name
     uid: Name
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.cluster, self.uid
+
 
 def _distinct_families(families: tuple[Family, ...]) -> tuple[Family, ...]:
     if len(set(families)) < len(families):
@@ -31,6 +35,7 @@ Targets = Annotated[tuple[Target, ...], Field(max_length=5000)]
 SourceRanges = Annotated[tuple[Cidr, ...], Field(max_length=1024)]
 Families = Annotated[tuple[Family, ...], Field(min_length=1, max_length=2), AfterValidator(_distinct_families)]
 ConnectionLimit = Annotated[int, Field(ge=1, le=1_000_000)]
+AddressPools = Annotated[tuple[Name, ...], Field(max_length=16)]
 WhenAllUnhealthy = Literal["open", "closed"]
 
 _EXAMPLE: JsonDict = {
@@ -73,8 +78,11 @@ class LoadBalancerSpec(Behaviour):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     name: Name
-    owner: Owner
+    owner: Owner | None = Field(default=None, description="None: nobody's, until a patch names one")
     families: Families = ("IPv4",)
+    address_pools: AddressPools = Field(
+        default=(), description="Pools to take addresses from, in families that one of them has; any pool otherwise"
+    )
     addresses: Annotated[tuple[Address, ...], Field(max_length=2)] = Field(
         default=(), description="Addresses asked for by name; they must lie in a pool and be free, or reserved"
     )
@@ -96,6 +104,10 @@ class LoadBalancerPatch(Behaviour):
     model_config = ConfigDict(json_schema_extra={"examples": [{"targets": [{"server": "node-2"}]}]})
 
     name: Name = ""
+    owner: Owner | None = Field(
+        default=None,
+        description="null lets go of it; an owner takes over what is nobody's, and is refused what is another's",
+    )
     families: Families = Field(
         default=("IPv4",), description="A family that is new gets an address, one that goes gives its address back"
     )

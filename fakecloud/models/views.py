@@ -7,6 +7,7 @@ from pydantic import Field
 from fakecloud.models.base import Address, Cidr, Family, Model, Name, Port, Seconds
 from fakecloud.models.listeners import Algorithm, HealthCheck, Listener, Protocol, SessionAffinity, Target
 from fakecloud.models.loadbalancers import (
+    AddressPools,
     AssignedAddress,
     ConnectionLimit,
     LoadBalancer,
@@ -67,9 +68,10 @@ class LoadBalancerView(Model):
     action: Annotated[str | None, Field(description="Its latest action's id, see /v1/actions")]
     created_at: str
     name: Name
-    owner: Owner
+    owner: Owner | None
     tags: Tags
     families: tuple[Family, ...]
+    address_pools: AddressPools
     addresses: tuple[AssignedAddress, ...]
     listeners: tuple[Listener, ...]
     targets: tuple[Target, ...]
@@ -94,6 +96,7 @@ _SPECIFIED = (
     "owner",
     "tags",
     "families",
+    "address_pools",
     "listeners",
     "targets",
     "health_check",

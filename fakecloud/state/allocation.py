@@ -1,6 +1,6 @@
 """Which address a load balancer or a reservation gets, and which one is free again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fakecloud import errors
@@ -15,9 +15,24 @@ def user_of(state: State, address: str) -> str | None:
     return next((lb.id for lb in state.load_balancers.values() if address in lb.held), None)
 
 
-def lowest(state: State, family: Family, field: str) -> tuple[Pool, str]:
-    """The first free address of a family, and its pool. Raises ProblemError (409) that names `field`."""
+def pool_errors(state: State, names: Iterable[str]) -> Sequence[FieldError]:
+    """One for each name that no pool has."""
+    known = ", ".join(state.pools) or "none"
+    return [
+        FieldError(field=f"addressPools[{index}]", message=f"no pool {name}; pools: {known}", value=name)
+        for index, name in enumerate(names)
+        if name not in state.pools
+    ]
+
+
+def lowest(state: State, family: Family, field: str, only: Iterable[str] = ()) -> tuple[Pool, str]:
+    """
+    The first free address of a family, and its pool: one of `only`, if one of these has the family.
+
+    Raises ProblemError (409) that names `field`.
+    """
     candidates = [pool for pool in state.pools.values() if pool.family == family]
+    candidates = [pool for pool in candidates if pool.name in only] or candidates
     for pool in candidates:
         address = pool.lowest_free()
         if address is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fakecloud import errors
 from fakecloud.models.base import Family, family_of
 from fakecloud.models.journal import Outcome
-from fakecloud.models.loadbalancers import AssignedAddress, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec
+from fakecloud.models.loadbalancers import AssignedAddress, LoadBalancer, LoadBalancerPatch, LoadBalancerSpec, Owner
 from fakecloud.models.problems import FieldError
 from fakecloud.models.queries import LoadBalancerQuery
 from fakecloud.state import allocation
@@ -14,6 +14,8 @@ from fakecloud.state.ipam import Pool
 from fakecloud.state.policy import Policy
 from fakecloud.state.records import Change, Kind, Record, State, with_item, without_item
 from fakecloud.state.references import target_errors
+
+ByOwner = Mapping[tuple[str, str], str]
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,17 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
     Add a load balancer with an address of its own; an owner's second create returns the first, unchanged.
 
     Raises:
-        ProblemError: 422 unknown or forbidden targets, a family that can't be had or an address of no pool,
+        ProblemError: 422 unknown or forbidden targets, a family that can't be had, an unknown pool or an address of no pool,
             409 a taken address, no free one, as many load balancers as there may be, or the owner's first one is just going.
     """
-    owner = (spec.owner.cluster, spec.owner.uid)
-    if owner in state.by_owner:
+    owner = spec.owner.key if spec.owner is not None else None
+    if owner is not None and owner in state.by_owner:
         first = state.load_balancers[state.by_owner[owner]]
         _check_stays(first)
         return Change(state, first, Outcome.EXISTING)
     wrong = [
         *_family_errors(spec, policy),
+        *allocation.pool_errors(state, spec.address_pools),
         *policy.undeliverable(spec),
         *target_errors(spec.targets, state.servers, policy.target_networks),
     ]
@@ -61,7 +64,7 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
         pool, address = (
             allocation.requested(state, *requested[family])
             if family in requested
-            else allocation.lowest(state, family, f"families[{index}]")
+            else allocation.lowest(state, family, f"families[{index}]", spec.address_pools)
         )
         pools[pool.name] = pool.with_taken(address)
         addresses.append(AssignedAddress(family=family, address=address))
@@ -77,7 +80,7 @@ def create(state: State, spec: LoadBalancerSpec, policy: Policy, stamp: Stamp) -
         state,
         pools=pools,
         load_balancers=with_item(state.load_balancers, added.id, added),
-        by_owner=with_item(state.by_owner, owner, added.id),
+        by_owner=state.by_owner if owner is None else with_item(state.by_owner, owner, added.id),
         last_sequence=added.sequence,
     )
     return Change(after, added, records=(Record(Kind.LOAD_BALANCER, added.id, added),))
@@ -93,12 +96,13 @@ def patch(
 
     Raises:
         ProblemError: 404, 412 when `if_match` is another version, 422 unknown or forbidden targets or a family that can't be
-            had, 409 no address of a family is free, or it is being deleted.
+            had, 409 no address of a family is free, it is being deleted, or it is to be another one's than its owner's.
     """
     before = find(state, load_balancer_id)
     _check_version(before, if_match)
     _check_stays(before)
     spec = body.applied_to(before.spec)
+    _check_owner(state, before, spec.owner)
     if spec == before.spec:
         return Change(state, before, Outcome.UNCHANGED)
     # Only what the client named is checked: a server that went away later doesn't block a change of ports.
@@ -115,7 +119,12 @@ def patch(
     pools = state.pools
     if spec.families != before.spec.families:
         changed, pools = _readdressed(state, changed)
-    after = replace(state, pools=pools, load_balancers=with_item(state.load_balancers, changed.id, changed))
+    after = replace(
+        state,
+        pools=pools,
+        load_balancers=with_item(state.load_balancers, changed.id, changed),
+        by_owner=_owned(state.by_owner, before, changed),
+    )
     return Change(after, changed, records=(Record(Kind.LOAD_BALANCER, changed.id, changed),))
 
 
@@ -152,11 +161,10 @@ def keep(state: State, load_balancer_id: str) -> Change[LoadBalancer]:
 def delete(state: State, load_balancer_id: str) -> Change[LoadBalancer]:
     """Remove a load balancer and free its addresses; the result is what was removed. Raises ProblemError (404)."""
     removed = find(state, load_balancer_id)
-    owner = (removed.spec.owner.cluster, removed.spec.owner.uid)
     without = replace(
         state,
         load_balancers=without_item(state.load_balancers, removed.id),
-        by_owner=without_item(state.by_owner, owner),
+        by_owner=_owned(state.by_owner, removed, None),
     )
     freed = allocation.released(without, removed.held)
     return Change(freed, removed, records=(Record(Kind.LOAD_BALANCER, removed.id, None),))
@@ -169,8 +177,8 @@ def page(state: State, query: LoadBalancerQuery) -> tuple[Sequence[LoadBalancer]
         load_balancer
         for load_balancer in state.load_balancers.values()
         if load_balancer.sequence > after
-        and query.owner in (None, load_balancer.spec.owner.uid)
-        and query.cluster in (None, load_balancer.spec.owner.cluster)
+        and query.owner in (None, load_balancer.spec.owner and load_balancer.spec.owner.uid)
+        and query.cluster in (None, load_balancer.spec.owner and load_balancer.spec.owner.cluster)
         and (not ids or load_balancer.id in ids)
         and all(_tagged(load_balancer.spec.tags, wanted) for wanted in query.tag)
     ]
@@ -202,7 +210,8 @@ def _readdressed(state: State, load_balancer: LoadBalancer) -> tuple[LoadBalance
     pools, addresses = dict(state.pools), []
     for index, family in enumerate(load_balancer.spec.families):
         if family not in had:
-            pool, address = allocation.lowest(state, family, f"families[{index}]")
+            field = f"families[{index}]"
+            pool, address = allocation.lowest(state, family, field, load_balancer.spec.address_pools)
             pools[pool.name] = pool.with_taken(address)
             had[family] = AssignedAddress(family=family, address=address)
         addresses.append(had.pop(family))
@@ -219,6 +228,32 @@ def _check_version(load_balancer: LoadBalancer, if_match: str | None) -> None:
             f"load balancer {load_balancer.id} is at ETag {load_balancer.etag}, If-Match asks for {if_match}; "
             "read it again",
         )
+
+
+def _check_owner(state: State, before: LoadBalancer, wanted: Owner | None) -> None:
+    """Nobody takes what is another one's, and nobody has two."""
+    present = before.spec.owner
+    if wanted is None or wanted == present:
+        return
+    if present is not None:
+        raise errors.conflict(
+            "owned",
+            f"load balancer {before.id} belongs to {present.uid} of cluster {present.cluster}, which has to let go of it first "
+            "(owner null)",
+        )
+    if wanted.key in state.by_owner:
+        has = state.by_owner[wanted.key]
+        raise errors.conflict(
+            "owner-has-one", f"{wanted.uid} of cluster {wanted.cluster} has load balancer {has} already"
+        )
+
+
+def _owned(by_owner: ByOwner, before: LoadBalancer, after: LoadBalancer | None) -> ByOwner:
+    old, new = before.spec.owner, after.spec.owner if after is not None else None
+    if old == new:
+        return by_owner
+    rest = by_owner if old is None else without_item(by_owner, old.key)
+    return rest if new is None else with_item(rest, new.key, before.id)
 
 
 def _check_stays(load_balancer: LoadBalancer) -> None:

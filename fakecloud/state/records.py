@@ -122,6 +122,6 @@ def restored(
         pools=filled,
         load_balancers={load_balancer.id: load_balancer for load_balancer in ordered},
         fences={fence.key: fence for fence in fences},
-        by_owner={(lb.spec.owner.cluster, lb.spec.owner.uid): lb.id for lb in ordered},
+        by_owner={lb.spec.owner.key: lb.id for lb in ordered if lb.spec.owner is not None},
         last_sequence=ordered[-1].sequence if ordered else 0,
     )

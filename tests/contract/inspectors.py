@@ -35,5 +35,5 @@ class FakecloudInspector:
                 frozenset(spec.source_ranges),
             )
             for spec in specs
-            if spec.owner.cluster == cluster_id
+            if spec.owner is not None and spec.owner.cluster == cluster_id
         ]

@@ -31,7 +31,7 @@ def service(number: int, *tweaks: builders.Tweak, name: str = "web") -> Service:
 def names(world: World) -> dict[tuple[str, str], str]:
     """The names of the load balancers by their owners."""
     found = world.serving.cloud.state.load_balancers.values()
-    return {(one.spec.owner.cluster, one.spec.owner.uid): one.spec.name for one in found}
+    return {one.spec.owner.key: one.spec.name for one in found if one.spec.owner is not None}
 
 
 @pytest.mark.scenario("B05")

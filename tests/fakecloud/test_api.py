@@ -71,6 +71,17 @@ async def test_creates_at_once_for_one_owner_make_one_load_balancer(api: Api) ->
     assert len({answer.body["id"] for answer in answers}) == 1
 
 
+async def test_a_load_balancer_changes_hands_by_its_owners_word_alone(api: Api) -> None:
+    made = await api.create()
+    path, thief = f"{LBS}/{made['id']}", {"owner": {"cluster": "c2", "uid": "thief"}}
+    refused = await api.call("PATCH", path, thief)
+    assert (refused.status, refused.problem) == (409, "owned")
+    assert (await api.call("PATCH", path, {"owner": None})).body["owner"] is None
+    taken = await api.call("PATCH", path, thief, Fencing_Token="lease:5")
+    assert taken.body["owner"] == thief["owner"]
+    assert (await api.call("PATCH", path, {"name": "x"}, Fencing_Token="lease:4")).status == 412
+
+
 async def test_a_patch_leaves_alone_what_it_does_not_name(api: Api) -> None:
     before = await api.create(tags={"a": "b"}, targets=[{"address": "127.0.0.1"}])
     after = await api.call("PATCH", f"{LBS}/{before['id']}", {"listeners": [{"port": 9090, "targetPort": 30090}]})

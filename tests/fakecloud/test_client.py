@@ -100,7 +100,8 @@ class TestLoadBalancers:
                 }
                 tasks.create_task(cloud.create_load_balancer(spec))
         assert len(await cloud.list_load_balancers()) == 1001
-        assert [one.owner.uid for one in await cloud.list_load_balancers(owner="u7")] == ["u7"]
+        found = await cloud.list_load_balancers(owner="u7")
+        assert [one.owner and one.owner.uid for one in found] == ["u7"]
         assert len(await cloud.list_load_balancers(cluster="c", tag=["tenth=5"])) == 10
         some = (await cloud.list_load_balancers(owner="u1"))[0].id
         assert [one.id for one in await cloud.list_load_balancers(id=[some])] == [some]

@@ -189,7 +189,7 @@ class AddressMachine(RuleBasedStateMachine):
             return
         state = self.cloud.state
         assert {
-            one.spec.owner.uid: (
+            (one.spec.owner and one.spec.owner.uid): (
                 one.id,
                 {each.family: each.address for each in one.addresses},
                 {each.family: each.address for each in one.leaving},

@@ -1,5 +1,6 @@
 """The pure core: states in, states out."""
 
+import dataclasses
 import ipaddress
 
 import pytest
@@ -293,6 +294,67 @@ def test_an_address_that_is_reserved_or_shared_is_not_free_when_a_load_balancer_
     assert not loadbalancers.delete(kept, "lb-u1").state.pools["p"].is_free("127.90.0.1")
     shared = with_load_balancers("u1", "u2", pools=(Pool("s", ipaddress.ip_network("10.0.0.1/32"), shared=True),))
     assert len(loadbalancers.delete(shared, "lb-u1").state.pools["s"].taken) == 1
+
+
+def owned_by(uid: str | None, cluster: str = "c1") -> LoadBalancerPatch:
+    return LoadBalancerPatch(owner=None if uid is None else Owner(cluster=cluster, uid=uid))
+
+
+def test_what_its_owner_lets_go_of_serves_on_and_another_takes_it_over() -> None:
+    state = with_load_balancers("u1")
+    free = loadbalancers.patch(state, "lb-u1", owned_by(None), POLICY, None)
+    assert free.result.addresses == state.load_balancers["lb-u1"].addresses
+    assert free.state.by_owner == {}
+    assert loadbalancers.page(free.state, LoadBalancerQuery(cluster="c1")) == ([], None)
+    assert loadbalancers.page(free.state, LoadBalancerQuery()) == ([free.result], None)
+    taken = loadbalancers.patch(free.state, "lb-u1", owned_by("u9", "c2"), POLICY, None)
+    assert taken.state.by_owner == {("c2", "u9"): "lb-u1"}
+    again = loadbalancers.patch(taken.state, "lb-u1", owned_by("u9", "c2"), POLICY, None)
+    assert again.outcome is Outcome.UNCHANGED
+    assert restored((pool(),), (), taken.state.load_balancers.values(), ()).by_owner == taken.state.by_owner
+    assert loadbalancers.delete(free.state, "lb-u1").state.load_balancers == {}
+
+
+@pytest.mark.parametrize(
+    ("uid", "cluster", "problem"),
+    [
+        pytest.param("u2", "c1", "owned", id="another Service's"),
+        pytest.param("u1", "c2", "owned", id="another cluster's"),
+    ],
+)
+def test_what_is_anothers_cannot_be_taken(uid: str, cluster: str, problem: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.patch(with_load_balancers("u1"), "lb-u1", owned_by(uid, cluster), POLICY, None)
+    assert problem_of(caught) == (409, problem)
+
+
+def test_nobody_has_two() -> None:
+    state = with_load_balancers("u1")
+    made = loadbalancers.create(state, spec("x").model_copy(update={"owner": None}), POLICY, Stamp("lb-free", "t"))
+    assert made.state.by_owner == state.by_owner
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.patch(made.state, "lb-free", owned_by("u1"), POLICY, None)
+    assert problem_of(caught) == (409, "owner-has-one")
+
+
+def in_pools(*names: str, families: tuple[Family, ...] = ("IPv4",)) -> LoadBalancerSpec:
+    return spec("x", families=families).model_copy(update={"address_pools": names})
+
+
+def test_an_address_comes_from_a_pool_that_was_asked_for() -> None:
+    pools = (pool(), Pool("q", ipaddress.ip_network("127.91.0.0/29")), Pool("six", ipaddress.ip_network("fd99::/126")))
+    policy = dataclasses.replace(POLICY, addresses=AddressMode.INTERFACE)
+    made = loadbalancers.create(
+        with_load_balancers(pools=pools), in_pools("q", families=("IPv4", "IPv6")), policy, STAMP
+    )
+    assert [one.address for one in made.result.addresses] == ["127.91.0.1", "fd99::1"]
+
+
+def test_an_unknown_pool_is_named() -> None:
+    with pytest.raises(ProblemError) as caught:
+        loadbalancers.create(with_load_balancers(), in_pools("p", "nowhere"), POLICY, STAMP)
+    [error] = caught.value.problem.errors or ()
+    assert (error.field, error.value) == ("addressPools[1]", "nowhere")
 
 
 def test_pages_are_in_order_of_creation_and_filtered_by_owner() -> None:

@@ -91,7 +91,7 @@ class Fakecloud:
 
     async def load_balancer(self, uid: str) -> Json | None:
         """The one of a Service; AssertionError if there are two."""
-        found = [one for one in await self.load_balancers() if one["owner"]["uid"] == uid]
+        found = [one for one in await self.load_balancers() if (one["owner"] or {}).get("uid") == uid]
         assert len(found) <= 1, f"{len(found)} load balancers of {uid}"
         return found[0] if found else None
 

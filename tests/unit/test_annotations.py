@@ -56,6 +56,12 @@ def test_a_right_value_is_read(name: str, value: str, field: str, expected: Any)
         (ccm_annotations.HEALTH_CHECK_PROTOCOL, "udp", "tcp or http"),
         (ccm_annotations.HOSTNAME, "not a name", "a DNS name such as web.example.com"),
         (ccm_annotations.HOSTNAME, "", "a DNS name such as web.example.com"),
+        (ccm_annotations.KEEP, "True", "true or false"),
+        (ccm_annotations.ADOPT, "", "what the cloud calls it, without spaces"),
+        (ccm_annotations.ADOPT, "lb 1", "what the cloud calls it, without spaces"),
+        (ccm_annotations.ADDRESS_POOLS, "a,,b", "names separated by commas"),
+        (ccm_annotations.ADDRESSES, "web", "an IP address, or one of each family separated by a comma"),
+        (ccm_annotations.ADDRESSES, "10.0.0.1,10.0.0.2", "an IP address, or one of each family separated by a comma"),
         (ccm_annotations.PAUSED, "yes", "true or false"),
         (ccm_annotations.PAUSED, "", "true or false"),
     ],
@@ -69,6 +75,36 @@ def test_a_wrong_value_names_annotation_value_and_what_is_allowed(name: str, val
 @pytest.mark.parametrize(("value", "expected"), [("true", True), ("false", False), (None, False)])
 def test_a_wish_is_there_or_not(value: str | None, expected: bool) -> None:  # noqa: FBT001
     assert options(ccm_annotations.PAUSED, value).paused is expected
+    assert options(ccm_annotations.KEEP, value).keep is expected
+
+
+def test_pools_are_named_each_once() -> None:
+    assert options(ccm_annotations.ADDRESS_POOLS, "a, b,a").address_pools == ("a", "b")
+    assert options(ccm_annotations.ADDRESS_POOLS, None).address_pools == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "annotation", "expected"),
+    [
+        pytest.param("", None, (), id="none"),
+        pytest.param("203.0.113.7", None, ("203.0.113.7",), id="the field"),
+        pytest.param(" 2001:DB8::0:7 ", None, ("2001:db8::7",), id="in its one spelling"),
+        pytest.param("auto", None, ("auto",), id="what is none is the backend's to refuse"),
+        pytest.param("", "203.0.113.7, 2001:db8::7", ("203.0.113.7", "2001:db8::7"), id="the annotation"),
+        pytest.param("2001:DB8::7", "203.0.113.7,2001:db8::7", ("203.0.113.7", "2001:db8::7"), id="both agree"),
+    ],
+)
+def test_addresses_are_asked_for_by_field_or_annotation(
+    field: str, annotation: str | None, expected: tuple[str, ...]
+) -> None:
+    tweaks = {"spec": {"loadBalancerIP": field}}, builders.annotated(ccm_annotations.ADDRESSES, annotation)
+    assert ccm_annotations.parse(builders.service(*tweaks)).addresses == expected
+
+
+def test_field_and_annotation_that_disagree_about_the_address_are_both_named() -> None:
+    tweaks = {"spec": {"loadBalancerIP": "203.0.113.8"}}, builders.annotated(ccm_annotations.ADDRESSES, "203.0.113.7")
+    with pytest.raises(TerminalError, match=r'"203\.0\.113\.7", and spec\.loadBalancerIP is "203\.0\.113\.8"'):
+        ccm_annotations.parse(builders.service(*tweaks))
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_every_word_has_its_type() -> None:
         messages.not_published("no"),
         messages.missing(["IPv6"]),
         messages.unknown_ports("a/b", [22]),
+        messages.address_not_given(["192.0.2.1"], ["192.0.2.2"]),
         messages.ports_not_served([]),
         messages.address_changed(["192.0.2.1"], []),
         messages.undone_by_the_cloud(),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ccm_lb.controller.endings import Ending
 from ccm_lb.controller.serviceevents import ServiceEvents, words
 from ccm_lb.testing import builders
 from ccm_lb.testing.fakes import RecordedEvents
@@ -25,7 +26,9 @@ ERROR = RuntimeError("quota exceeded")
             id="E3",
         ),
         pytest.param(lambda a: a.deleting(SERVICE), "Normal DeletingLoadBalancer Deleting load balancer", id="E4"),
-        pytest.param(lambda a: a.deleted(SERVICE), "Normal DeletedLoadBalancer Deleted load balancer", id="E5"),
+        pytest.param(
+            lambda a: a.ended(SERVICE, Ending.DELETE), "Normal DeletedLoadBalancer Deleted load balancer", id="E5"
+        ),
         pytest.param(
             lambda a: a.delete_failed(SERVICE, ERROR),
             "Warning DeleteLoadBalancerFailed Error deleting load balancer: quota exceeded",

@@ -23,6 +23,9 @@ def annotated(name: str, value: str = "true") -> Tweak:
     return builders.annotated(name, value)
 
 
+ASKED = (ADDRESS, annotated(ccm_annotations.ADDRESSES, "203.0.113.77"))
+
+
 def told(*tweaks: Tweak, honours: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
     ingress = [LoadBalancerIngress(ip="203.0.113.1")]
     return [(one.reason, one.message) for one in unheeded.notices(builders.service(*tweaks), ingress, honours)]
@@ -41,6 +44,12 @@ def told(*tweaks: Tweak, honours: frozenset[str] = frozenset()) -> list[tuple[st
         pytest.param(
             annotated(ccm_annotations.PROXY_PROTOCOL_PORTS, "80"), "AnnotationIgnored", ['"80"'], id="its ports"
         ),
+        pytest.param(annotated(ccm_annotations.ADDRESSES, "203.0.113.77"), "AnnotationIgnored", ["77"], id="addresses"),
+        pytest.param(annotated(ccm_annotations.ADDRESS_POOLS, "a"), "AnnotationIgnored", ['"a"'], id="a pool"),
+        pytest.param(
+            annotated(ccm_annotations.ADOPT, "lb-1"), "AnnotationIgnored", ["made one of its own"], id="adoption"
+        ),
+        pytest.param(annotated(ccm_annotations.KEEP), "AnnotationIgnored", ["deletion waits"], id="keeping"),
         pytest.param(
             annotated(ccm_annotations.HEALTH_CHECK_PROTOCOL, "http"),
             "AnnotationIgnored",
@@ -56,7 +65,27 @@ def test_what_the_backend_does_not_say_that_it_carries_out_is_named(
     assert found == reason
     for word in words:
         assert word in message
-    assert told(tweak, honours=EVERYTHING) == []
+    assert [one for one, _ in told(tweak, honours=EVERYTHING)] == (["AddressNotGiven"] if tweak in ASKED else [])
+
+
+@pytest.mark.parametrize("honours", [frozenset(), EVERYTHING], ids=["by nobody", "by the backend"])
+@pytest.mark.parametrize(
+    "tweak",
+    [
+        pytest.param({"spec": {"loadBalancerIP": "203.0.113.1"}}, id="the field"),
+        pytest.param(annotated(ccm_annotations.ADDRESSES, "203.0.113.1"), id="the annotation"),
+        pytest.param(annotated(ccm_annotations.KEEP, "false"), id="what is declined"),
+    ],
+)
+def test_what_is_as_it_was_asked_for_is_not_named(tweak: Tweak, honours: frozenset[str]) -> None:
+    assert told(tweak, honours=honours) == []
+
+
+def test_an_address_that_was_not_given_is_told_beside_the_one_that_is_kept() -> None:
+    [(reason, message)] = told(ADDRESS, honours=EVERYTHING)
+    assert reason == "AddressNotGiven"
+    assert "203.0.113.77 was asked for, but the load balancer has 203.0.113.1 and keeps it" in message
+    assert list(unheeded.notices(builders.service(ADDRESS), [], EVERYTHING)) == []
 
 
 def test_a_service_that_asks_for_nothing_of_it_is_told_nothing() -> None:
@@ -75,7 +104,7 @@ def test_the_address_that_was_asked_for_and_is_there_is_nothing_to_tell() -> Non
         ("ccm-lb.dev/ip_mode", "did you mean ccm-lb.dev/ip-mode?"),
         ("ccm-lb.io/ip-mode", "did you mean ccm-lb.dev/ip-mode?"),
         ("ip-mode", "did you mean ccm-lb.dev/ip-mode?"),
-        ("ccm-lb.dev/zzz", "expected one of ccm-lb.dev/health-check-protocol, "),
+        ("ccm-lb.dev/zzz", "expected one of ccm-lb.dev/address-pools, ccm-lb.dev/addresses, "),
         ("service.beta.kubernetes.io/load-balancer-source-range", f"did you mean {ccm_annotations.SOURCE_RANGES}?"),
         ("service.kubernetes.io/load-balancer-source-ranges", f"did you mean {ccm_annotations.SOURCE_RANGES}?"),
     ],
