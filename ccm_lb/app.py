@@ -47,7 +47,7 @@ from ccm_lb.kube.leaderelection import LeaseElector, LeaseLostError, NoElection,
 from ccm_lb.kube.watch import Watch, WatchOptions
 from ccm_lb.objects import Key
 from ccm_lb.process import log
-from ccm_lb.process.health import Checks, HealthServer
+from ccm_lb.process.health import REASON, Checks, HealthServer
 from ccm_lb.process.metrics import Metrics
 from ccm_lb.process.tasks import end, pending, persist, unless
 from ccm_lb.redaction import Secrets
@@ -72,6 +72,7 @@ class _Parts:
     clock: SystemClock
     metrics: Metrics
     checks: Checks
+    server: HealthServer
     api: KubeApi
     elector: LeaseElector | NoElection
     transport: CloudTransport
@@ -143,7 +144,18 @@ async def _open(config: Config, secrets: Secrets, stack: contextlib.AsyncExitSta
     stack.push_async_callback(recorder.stop)
     stack.push_async_callback(recorder.flush, _LAST_EVENTS)
     return _Parts(
-        config, backend_class, backend_config, clock, metrics, checks, api, elector, transport, recorder, secrets
+        config,
+        backend_class,
+        backend_config,
+        clock,
+        metrics,
+        checks,
+        server,
+        api,
+        elector,
+        transport,
+        recorder,
+        secrets,
     )
 
 
@@ -223,6 +235,8 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     parts.metrics.before_rendering(lambda: _gauges(parts, state))
     parts.metrics.before_rendering(lambda: parts.metrics.counted(census.take(state.services, queue.failures)))
 
+    parts.server.report(lambda: _work_report(parts, scope, controller))
+
     def on_event(resource: str, event: str | None, obj: Mapping[str, Any]) -> None:
         controller.on_event(resource, event, obj)
         resync.seen()
@@ -253,6 +267,17 @@ async def _follow(
     task = asyncio.create_task(follower.keep(detector), name="service-proxy")
     stack.push_async_callback(end, task)
     await detector.looked(follower.PATIENCE)
+
+
+def _work_report(parts: _Parts, scope: Scope, controller: Controller) -> dict[str, Any]:
+    """What `/work` answers; `ccm-lb status` reads it."""
+    return {
+        "leading": parts.elector.holds(),
+        "backend": parts.config.cloud_provider,
+        "classes": sorted(scope.classes),
+        "unclassed": scope.unclassed,
+        **controller.at_work.report(lambda reason: parts.secrets.line(reason, REASON)),
+    }
 
 
 def _gauges(parts: _Parts, state: ClusterState) -> None:

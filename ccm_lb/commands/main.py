@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from ccm_lb.commands import outputs
+from ccm_lb.commands import outputs, tables
 from ccm_lb.commands.dataplane import dataplane
+from ccm_lb.commands.status.command import status
 from ccm_lb.errors import CCMError, ConfigError
 from ccm_lb.process import log
 from ccm_lb.redaction import Secrets
@@ -368,12 +369,10 @@ def reference() -> None:
 
 
 cli.add_command(dataplane)
+cli.add_command(status)
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> str:
     lines = [[name.upper() for name in rows[0]], *([str(cell or "-") for cell in row.values()] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(rows[0]))]
-    header, *body = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    ]
+    header, *body = tables.aligned(lines)
     return "\n".join([click.style(header, bold=True), *body])

@@ -20,6 +20,7 @@ from ccm_lb.controller.plan import Operation
 from ccm_lb.controller.reconcile import Reconciler
 from ccm_lb.controller.serviceevents import words
 from ccm_lb.controller.state import ClusterState
+from ccm_lb.controller.work import Outcome, Work
 from ccm_lb.controller.workqueue import QueueClosedError, Workqueue
 from ccm_lb.errors import NotLeaderError, RetryAfterError, TerminalError
 from ccm_lb.objects import Key, Node, Service, parse_node, parse_service
@@ -31,7 +32,7 @@ _SPREAD_OVER = 300.0  # seconds within which they all are
 
 
 class Controller:
-    """Owns the queue; what happens in the cluster comes in by `on_event`, `found` and `vanished_*`."""
+    """Owns the queue; what happens in the cluster comes in by `on_event`, `found` and `vanished_*`. `at_work` tells of it."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Controller:
         self._state = state
         self._reconciler = reconciler
         self._queue = queue
+        self.at_work = Work(queue)
         self._debounce = node_sync_debounce
         self._nodes_synced = nodes_synced
         self._nodes_changed_at: float | None = None
@@ -219,15 +221,19 @@ class Controller:
             log.info(
                 "the cloud needs more time", extra={"service": str(key), "delay": error.delay, "reason": words(error)}
             )
+            self.at_work.ended(key, Outcome.WAITING, words(error))
             self._queue.add_after(key, error.delay)
         except TerminalError as error:
             log.error("the Service needs a change", extra={"service": str(key), "reason": words(error)})
+            self.at_work.ended(key, Outcome.REFUSED, words(error))
             self._queue.add_at_longest(key)
         except Exception as error:
+            self.at_work.ended(key, Outcome.FAILED, words(error))
             delay = self._queue.add_rate_limited(key)
             log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
         else:
             self._queue.forget(key)
+            self.at_work.ended_well(key)
             if self._needs_more(key, before, restoring=not pause):
                 self._queue.add(key)
                 return

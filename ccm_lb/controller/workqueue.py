@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
@@ -30,6 +30,14 @@ class Observer(Protocol):
     def started(self, queued_seconds: float) -> None: ...
     def finished(self, work_seconds: float) -> None: ...
     def retried(self) -> None: ...
+
+
+class Wait(NamedTuple):
+    """Where a key stands: seconds since it waits for a worker, since it is worked on, until its delay ends; None where it does not."""
+
+    queued: float | None
+    working: float | None
+    delay: float | None
 
 
 class Workqueue(Generic[K]):
@@ -103,6 +111,20 @@ class Workqueue(Generic[K]):
     def idle(self, key: K) -> bool:
         """Whether `key` neither waits nor is worked on, and is in no delay."""
         return key not in self._dirty and key not in self._processing and key not in self._timers
+
+    def busy(self) -> set[K]:
+        """The keys that are not idle."""
+        return {*self._dirty, *self._processing, *self._timers}
+
+    def wait(self, key: K) -> Wait:
+        """Where `key` stands now."""
+        now = asyncio.get_running_loop().time()
+        queued, working, timer = self._dirty.get(key), self._processing.get(key), self._timers.get(key)
+        return Wait(
+            None if queued is None else now - queued,
+            None if working is None else now - working,
+            None if timer is None else max(0.0, timer.when() - now),
+        )
 
     def settled(self, key: K) -> bool:
         """Whether no work on `key` is to begin: it is idle, or worked on just now."""

@@ -3,7 +3,7 @@ Whether this process is alive and ready, over HTTP, in the form that Kubernetes'
 
 `/livez` and `/healthz` are red only for what a restart may cure: upstream's manifests probe `/healthz` for liveness. `/readyz` is red for
 everything that keeps the replica from working (an unreachable cloud, a cache not filled yet). `?verbose` lists the checks,
-`?exclude=NAME` leaves one out, `/readyz/NAME` asks for one. `/metrics` is for Prometheus.
+`?exclude=NAME` leaves one out, `/readyz/NAME` asks for one. `/metrics` is for Prometheus, `/work` for `ccm-lb status`; both only tell.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -25,8 +26,16 @@ log = logging.getLogger(__name__)
 
 REASON = 1024  # bytes
 
+WORK_PATH = "/work"
+"""Where a replica says what it is at."""
+
+Report = Callable[[], Mapping[str, Any]]
+"""What a replica is at, as JSON that holds no secret."""
+
 Probe = Callable[[], str | None]
 """None when all is well, otherwise the reason why not."""
+
+_UNCACHED = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -78,6 +87,11 @@ class HealthServer:
         self._checks = checks
         self._render_metrics = render_metrics
         self._runner: web.AppRunner | None = None
+        self._report: Report | None = None
+
+    def report(self, report: Report) -> None:
+        """From now on `/work` answers what this says; until then, that the replica is not ready."""
+        self._report = report
 
     async def start(self) -> None:
         """Listen. Raises ConfigError for a port that is taken or an unusable certificate; nothing listens then."""
@@ -118,7 +132,13 @@ class HealthServer:
             app.router.add_get(f"/{path}", _endpoint(self._checks, path, live=live))
             app.router.add_get(f"/{path}/{{name:.+}}", _single(self._checks, live=live))
         app.router.add_get("/metrics", self._metrics)
+        app.router.add_get(WORK_PATH, self._work)
         return app
+
+    async def _work(self, _: web.Request) -> web.Response:
+        if self._report is None:
+            return _text("this replica is not ready yet: /readyz says what it waits for\n", 503)
+        return web.json_response(self._report(), headers=_UNCACHED)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._render_metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -163,8 +183,7 @@ def _unknown(excluded: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def _text(body: str, status: int) -> web.Response:
-    headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
-    return web.Response(text=body, status=status, headers=headers)
+    return web.Response(text=body, status=status, headers=_UNCACHED)
 
 
 def server_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:

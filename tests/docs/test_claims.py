@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from ccm_lb import annotations
+from ccm_lb.commands.main import cli
 from ccm_lb.controller import messages, serviceevents
 from ccm_lb.controller.endings import Ending
 from ccm_lb.dataplane.clients import mismatch
@@ -62,6 +63,8 @@ def test_flags_that_pages_name_exist(name: str) -> None:
     text = "\n".join(re.findall(r"ccm-lb (?:run|config)[^\n]*", (pages.ROOT / name).read_text()))
     text += "\n".join(re.findall(r"`(--[a-z-]+)(?:=[^`]*)?`", (pages.ROOT / name).read_text()))
     known = {field.replace("_", "-") for field in Config.model_fields} | {"config"}
+    for command in cli.commands.values():
+        known |= {option.removeprefix("--") for parameter in command.params for option in parameter.opts}
     others = {"controllers", "pool", "state", "port", "ready-file"}  # of the Go controller, and of fakecloud
     assert set(re.findall(r"--([a-z-]+)", text)) - known - others == set()
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from ccm_lb.errors import ConfigError
-from ccm_lb.process.health import Checks, HealthServer
+from ccm_lb.process.health import WORK_PATH, Checks, HealthServer
 from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 from tests.controlplane.server import free_ports
@@ -269,3 +269,19 @@ async def test_an_unusable_certificate_is_named_and_nothing_listens(
             pass
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+async def test_what_a_replica_is_at_is_told_once_it_is_ready_and_can_only_be_read() -> None:
+    port = free_port()
+    server = HealthServer(config(port=port), Checks(Secrets()), lambda: b"")
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            client = Client(session, f"http://127.0.0.1:{port}")
+            assert (await client.get(WORK_PATH))[0] == 503
+            server.report(lambda: {"leading": True})
+            assert await client.get(WORK_PATH) == (200, '{"leading": true}')
+            async with session.post(f"http://127.0.0.1:{port}{WORK_PATH}") as response:
+                assert response.status == 405
+    finally:
+        await server.stop()
