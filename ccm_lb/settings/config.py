@@ -84,6 +84,14 @@ Pause = Annotated[
 ]
 _AddressKind = Literal["loopback", "link-local", "unspecified", "multicast", "node", "api-server"]
 _ClassName = Annotated[str, StringConstraints(pattern=_CLASS_NAME)]
+# As the API server checks them: what it would refuse for ever is refused here, at the start.
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LeaseName = Annotated[str, StringConstraints(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=253)]
+_LeaseNamespace = Annotated[str, StringConstraints(pattern=rf"^{_LABEL}$", max_length=63)]
+_Suffix = Annotated[str, StringConstraints(pattern=rf"^{_LABEL}(\.{_LABEL})*$", max_length=200)]
+_SUFFIX = Kind("SUFFIX", "a DNS name such as lb.example.com")
+_LEASE_NAME = Kind("NAME", "a name such as ccm-lb, of small letters, digits, - and .")
+_LEASE_NAMESPACE = Kind("NAME", "a name such as kube-system, of small letters, digits and -")
 
 _API = Group("Kubernetes API")
 _CLOUD = Group("Cloud")
@@ -152,7 +160,7 @@ class Config(BaseModel):
         description="Kinds of addresses that are published although clients elsewhere cannot use them, or a node or the API server has"
         " them too (these get ipMode Proxy), as a list separated by commas.",
     )
-    hostname_suffix: Annotated[Text, _SERVICES] = Field(
+    hostname_suffix: Annotated[_Suffix | None, BeforeValidator(_none_if_empty), _SERVICES, _SUFFIX] = Field(
         default=None,
         description="For API servers without ipMode: publish NAME.NAMESPACE.SUFFIX instead of an address that needs ipMode Proxy, so that"
         " clients inside the cluster do not miss the load balancer. The name has to lead to it.",
@@ -196,14 +204,13 @@ class Config(BaseModel):
     leader_elect_resource_lock: Annotated[Literal["leases"], _LEASE, Kind("TYPE", "leases")] = Field(
         default="leases", description="Kind of the object that is the lock; there is only this one."
     )
-    leader_elect_resource_name: Annotated[str, _LEASE, Kind("NAME", "a name")] = Field(
+    leader_elect_resource_name: Annotated[_LeaseName, _LEASE, _LEASE_NAME] = Field(
         default="cloud-controller-manager",
-        min_length=1,
         description="Name of the Lease; upstream's by default, so that the two never work at the same time. Installations for different "
         "classes in one cluster each need a name of their own, with --leader-elect=false too.",
     )
-    leader_elect_resource_namespace: Annotated[str, _LEASE, Kind("NAME", "a name")] = Field(
-        default="kube-system", min_length=1, description="Namespace of the Lease."
+    leader_elect_resource_namespace: Annotated[_LeaseNamespace, _LEASE, _LEASE_NAMESPACE] = Field(
+        default="kube-system", description="Namespace of the Lease."
     )
     bind_address: Annotated[str, BeforeValidator(_ip_address), _SERVING, Kind("IP", "an IP address")] = Field(
         default="0.0.0.0", description="Address for health checks and metrics; `::` listens on IPv6 too."

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.faultproxy.effects import Answer
+from tests.faultproxy.proxy import FaultProxy
+from tests.faultproxy.rules import Match, Rule
 from tests.harness import objects
 from tests.harness.cloud import Json
 from tests.harness.controller import Controller
@@ -129,6 +132,27 @@ async def test_a_replica_that_may_not_have_its_lease_is_not_ready_and_says_why(
         assert (await controller.get("/readyz"))[0] == 503
         assert (await controller.get("/livez"))[0] == 200, "a restart would not help"
         assert controller.logged("ERROR") == 1
+
+
+async def test_a_lease_that_the_api_server_finds_invalid_is_said_until_it_is_not(
+    stack: Stack, api_proxy: FaultProxy
+) -> None:
+    refusal = Answer(422, "Invalid", 'Lease "cloud-controller-manager" is invalid: spec.strategy: Required value')
+    fault = api_proxy.add(Rule(refusal, Match(path="/leases")))
+    async with stack.controller(*QUICK, kubeconfig=stack.through(api_proxy)) as controller:
+        controller.start()
+        assert "spec.strategy: Required value" in await wait_refused(controller)
+        assert (await controller.get("/readyz"))[0] == 503
+        api_proxy.remove(fault)
+        await controller.wait_ready()
+
+
+@pytest.mark.parametrize("flag", ["--leader-elect-resource-name=Not_A_Name", "--leader-elect-resource-namespace=a/b"])
+async def test_a_lease_whose_name_is_none_is_named_at_the_start(stack: Stack, flag: str) -> None:
+    async with stack.controller(flag) as controller:
+        controller.start()
+        assert await controller.wait_ended() == 2
+        assert f"{flag.partition('=')[0]}: got" in controller.last_words()
 
 
 async def test_a_lease_in_a_namespace_that_does_not_exist_is_said(stack: Stack) -> None:

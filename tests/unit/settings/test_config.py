@@ -175,6 +175,20 @@ def test_the_configuration_cannot_be_changed_once_made() -> None:
             "load_balancer_class", ["Ex.com/x"], "got 'Ex.com/x', expected names such as", id="class-bad-prefix"
         ),
         pytest.param("load_balancer_class", ["x" * 64], "expected names such as", id="class-too-long"),
+        pytest.param(
+            "leader_elect_resource_name", "Mine", "got 'Mine', expected a name such as ccm-lb", id="lease-capital"
+        ),
+        pytest.param(
+            "leader_elect_resource_name", "a/b", "got 'a/b', expected a name such as ccm-lb", id="lease-slash"
+        ),
+        pytest.param("leader_elect_resource_name", "", "got '', expected a name such as ccm-lb", id="lease-empty"),
+        pytest.param("leader_elect_resource_name", "a" * 254, "expected a name such as ccm-lb", id="lease-too-long"),
+        pytest.param(
+            "leader_elect_resource_namespace", "a.b", "expected a name such as kube-system", id="namespace-dot"
+        ),
+        pytest.param("leader_elect_resource_namespace", "a" * 64, "expected a name such as", id="namespace-too-long"),
+        pytest.param("hostname_suffix", "-x", "expected a DNS name such as lb.example.com", id="suffix-bad-start"),
+        pytest.param("hostname_suffix", "a..b", "expected a DNS name such as lb.example.com", id="suffix-two-dots"),
         pytest.param("load_balancer_class", [5], "got 5, expected names such as", id="class-number"),
         pytest.param("load_balancer_class", {"a": 1}, "expected names such as", id="class-mapping"),
         pytest.param("resync_period", 0, "got 0, expected a duration above 0", id="resync-zero"),

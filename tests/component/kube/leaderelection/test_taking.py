@@ -10,7 +10,7 @@ import pytest
 
 from ccm_lb.kube import leaderelection
 from ccm_lb.kube.leaderelection import Timing
-from tests.component.kube.leaderelection.world import LeaseServer, Replica, at, holding, kill, now
+from tests.component.kube.leaderelection.world import Fault, LeaseServer, Replica, at, holding, kill, now
 
 pytestmark = pytest.mark.looptime(start=0)
 
@@ -132,15 +132,16 @@ async def test_without_election_the_only_replica_always_holds() -> None:
     await alone.release()
 
 
+@pytest.mark.parametrize(("fault", "words"), [("forbidden", "may not"), ("invalid", "must not")])
 async def test_a_refused_lease_is_said_until_it_is_granted(
-    server: LeaseServer, caplog: pytest.LogCaptureFixture
+    server: LeaseServer, caplog: pytest.LogCaptureFixture, fault: Fault, words: str
 ) -> None:
     follower = Replica(server, "one")
     assert follower.elector.failure() == "not asked for yet"
-    follower.fault = "forbidden"
+    follower.fault = fault
     takeover = asyncio.create_task(follower.elector.acquire())
     await at(60)
-    assert "may not" in str(follower.elector.failure())
+    assert words in str(follower.elector.failure())
     assert [record.levelname for record in caplog.records] == ["ERROR"], "once, however often it is tried"
     follower.fault = "none"
     await takeover

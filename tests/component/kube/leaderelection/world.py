@@ -9,12 +9,12 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ccm_lb.errors import ApiUnreachableError, ConflictError, ForbiddenError, NotFoundError
+from ccm_lb.errors import ApiUnreachableError, ConflictError, ForbiddenError, InvalidError, NotFoundError
 from ccm_lb.kube.leaderelection import LeaseElector, Timing
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/ccm"
 EXACT = Timing(poll_jitter=0.0)
-Fault = Literal["none", "refused", "reply lost", "hangs", "forbidden"]
+Fault = Literal["none", "refused", "reply lost", "hangs", "forbidden", "invalid"]
 
 
 async def at(seconds: float) -> None:
@@ -106,6 +106,8 @@ class Replica:
                 raise ApiUnreachableError("connection refused")
             if fault == "forbidden":
                 raise ForbiddenError("may not", status=403, reason="Forbidden")
+            if fault == "invalid":
+                raise InvalidError("must not", status=422, reason="Invalid")
             if fault == "hangs":
                 await asyncio.Event().wait()
             answer: dict[str, Any] = getattr(self.server, verb)(*([] if body is None else [copy.deepcopy(body)]))
