@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
+from ccm_lb.controller import serviceevents
 from ccm_lb.controller.addresses import Kind
 from ccm_lb.controller.census import Census
 from ccm_lb.controller.controller import Controller
@@ -295,8 +296,10 @@ async def _acquired(parts: _Parts) -> bool:
 
 
 async def _take_over(parts: _Parts, ready: _Ready) -> None:
-    """Learn what the last holder may have left half done, then work."""
-    await persist({}, "cache", ready.resync.catch_up)
+    """Learn what the last holder may have left half done, and what it said, then work."""
+    await asyncio.gather(
+        persist({}, "cache", ready.resync.catch_up), parts.recorder.recall(parts.api, serviceevents.STANDING)
+    )
     ready.service_proxy.take_over()
     await ready.controller.work(parts.config.concurrent_service_syncs)
 

@@ -13,6 +13,18 @@ from ccm_lb.controller.endings import Ending
 from ccm_lb.controller.messages import TYPES, Notice
 from ccm_lb.objects import Node, Service
 
+STANDING = frozenset(
+    {
+        *TYPES,
+        "WaitingForLoadBalancer",
+        "SyncLoadBalancerFailed",
+        "UpdateLoadBalancerFailed",
+        "DeleteLoadBalancerFailed",
+        "UnAvailableLoadBalancer",
+    }
+) - {"AddressChanged", "LoadBalancerDrifted"}
+"""Reasons of events that tell how things stand: a new process, which finds them so, has nothing new to say."""
+
 NAMED_NODES = 20  # upstream's limit of node names in a message
 
 

@@ -110,7 +110,25 @@ class Correlator:
         self._records: _Recent[Hashable, Record] = _Recent()
         self._similar: _Recent[Hashable, _Similar] = _Recent()
         self._allowances: _Recent[Hashable, _Allowance] = _Recent()
+        self._recalled: set[Hashable] = set()
         self._last_name = 0
+
+    def recall(self, record: Record) -> None:
+        """An Event that is there from before this process: what it says counts there, and need not be said again the first time."""
+        if len(self._recalled) < CACHE_SIZE:
+            key: Hashable = ((record.subject[:3], record.type, record.reason), record.message)
+            self._records.get(key, lambda: record)
+            self._recalled.add(key)
+
+    def was_told(self, service: Service, type: str, reason: str, message: str) -> bool:  # noqa: A002
+        """Whether the user was told so by the process before this one; that is so once."""
+        if not self._recalled:
+            return False  # the usual case
+        meta = service.metadata
+        key: Hashable = (((meta.namespace, meta.name, meta.uid), type, reason), cut(message, MESSAGE_LIMIT))
+        known = key in self._recalled
+        self._recalled.discard(key)
+        return known
 
     def observe(self, service: Service, type: str, reason: str, message: str, now: float) -> tuple[Record, bool]:  # noqa: A002
         """The Event that this occurrence at `now` (Unix seconds) belongs to, counted up; and whether it may be written."""

@@ -11,7 +11,7 @@ import asyncio
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, Protocol
 
 from ccm_lb.errors import (
@@ -22,6 +22,7 @@ from ccm_lb.errors import (
     NotFoundError,
     UnauthorizedError,
 )
+from ccm_lb.kube import pastevents
 from ccm_lb.kube.correlation import MESSAGE_LIMIT, Correlator, Record
 from ccm_lb.kube.eventqueue import EventQueue
 from ccm_lb.objects import Service
@@ -35,6 +36,7 @@ SHARE = 4  # of them, in one namespace
 SLOW = 1.0  # seconds after which a write is slow
 QUEUE_SIZE = 1000  # Event objects with something unwritten
 WRITE_TIMEOUT = 10.0  # seconds
+RECALL_TIMEOUT = 5.0  # seconds
 PAUSES = (
     1.0,
     2.0,
@@ -109,9 +111,27 @@ class Recorder:
         if lost:
             log.debug("events lost at the end", extra={"events": lost})
 
+    async def recall(self, api: pastevents.EventList, reasons: Collection[str]) -> None:
+        """
+        Learn from the Events that are there what was said last for these reasons, which is then not said again the first time.
+
+        What cannot be learned within RECALL_TIMEOUT is said again, and no more than that is lost: raises nothing.
+        """
+        try:
+            async with asyncio.timeout(RECALL_TIMEOUT):
+                found = await pastevents.read(api, COMPONENT, reasons)
+        except (ApiError, ApiUnreachableError, TimeoutError) as error:
+            fields = {"error": str(error) or type(error).__name__}
+            log.info("earlier events cannot be read: what they say may be said again", extra=fields)
+            return
+        for one in pastevents.told(found):
+            self._correlator.recall(Record(*one, written=one.times))
+
     def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
         """Post in the background; never raises, never blocks."""
         message = self._secrets.line(message, MESSAGE_LIMIT)
+        if self._correlator.was_told(service, type, reason, message):
+            return
         record, allowed = self._correlator.observe(service, type, reason, message, self._now())
         if not allowed:
             self._observer.event_dropped("spam")
