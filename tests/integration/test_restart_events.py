@@ -43,12 +43,12 @@ async def test_a_failure_that_goes_on_is_not_told_again_by_the_next_process(stac
 
 async def test_what_was_chosen_is_not_said_again_after_a_restart_and_a_change(stack: Stack) -> None:
     await stack.add_node("n1")
-    made = await stack.create(objects.service("web", sessionAffinity="ClientIP", loadBalancerIP="192.0.2.7"))
+    made = await stack.create(objects.service("web", annotations={"cloud.google.com/network-tier": "x"}))
     async with stack.controller() as controller:
         await controller.start_ready()
         await stack.wait_served("web")
         await stack.wait_event("web", "IPModeChosen")
-        await stack.wait_event("web", "FieldIgnored")
+        await stack.wait_event("web", "AnnotationIgnored")
         await controller.terminate()
         before = await said(stack, "web")
         await stack.patch("web", {"spec": {"ports": [{**made["spec"]["ports"][0], "port": 18099}]}})
@@ -56,7 +56,7 @@ async def test_what_was_chosen_is_not_said_again_after_a_restart_and_a_change(st
         await stack.wait_balanced(made["metadata"]["uid"], lambda one: listeners(one)[0][1] == 18099)
         await controller.terminate()
         after = await said(stack, "web")
-        standing = ("IPModeChosen", "FieldIgnored")
+        standing = ("IPModeChosen", "AnnotationIgnored")
         assert {key: count for key, count in after.items() if key[1] in standing} == {
             key: count for key, count in before.items() if key[1] in standing
         }
