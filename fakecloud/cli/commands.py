@@ -3,6 +3,8 @@
 import click
 
 from fakecloud import __version__
+from fakecloud.cli.activity import action, completion, flow, reset
+from fakecloud.cli.addresses import address, pool
 from fakecloud.cli.exec import exec_
 from fakecloud.cli.faults import fault
 from fakecloud.cli.journal import journal
@@ -30,10 +32,5 @@ def fakecloud() -> None:
     """A cloud for tests, pipelines and demos: load balancers by REST that carry real traffic, without root."""
 
 
-fakecloud.add_command(serve)
-fakecloud.add_command(exec_)
-fakecloud.add_command(lb)
-fakecloud.add_command(server)
-fakecloud.add_command(journal)
-fakecloud.add_command(fault)
-fakecloud.add_command(verify)
+for _command in (serve, exec_, lb, server, pool, address, action, flow, fault, journal, verify, reset, completion):
+    fakecloud.add_command(_command)

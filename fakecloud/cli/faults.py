@@ -2,13 +2,17 @@
 
 import json
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fakecloud.cli.client import Client, connected, path_segment
+from fakecloud.cli.client import connected
 from fakecloud.cli.failures import ConfigurationError
 from fakecloud.cli.output import examples, output_option, say, show_list
+
+if TYPE_CHECKING:
+    from fakecloud.client import Client
+    from fakecloud.models.base import Model
 
 Json = dict[str, Any]
 # What says which calls or connections a fault meets; no effect has a setting of these names.
@@ -46,7 +50,7 @@ def fault() -> None:
 @click.option("--times", type=click.IntRange(min=1), help="So many times, then no more.")
 @click.option("--for", "for_seconds", type=click.FloatRange(min=0, min_open=True), help="So many seconds.")
 @connected
-def add(client: Client, kind: str, settings: tuple[str, ...], fault_id: str | None, **options: Any) -> None:
+def add(client: "Client", kind: str, settings: tuple[str, ...], fault_id: str | None, **options: Any) -> None:
     """
     Order a fault of a KIND, with the settings of that kind.
 
@@ -72,28 +76,27 @@ def add(client: Client, kind: str, settings: tuple[str, ...], fault_id: str | No
         "times": options["times"],
         "forSeconds": options["for_seconds"],
     }
-    added = client.call("POST", "/v1/faults", body=body)
-    say(f"added {added['id']}")
+    say(f"added {client.add_fault(body).id}")
 
 
 @fault.command("list", epilog=examples("fakecloud fault list"))
 @output_option
 @connected
-def list_(client: Client, output: str) -> None:
+def list_(client: "Client", output: str) -> None:
     """List the faults, and what each has met."""
-    items = client.call("GET", "/v1/faults")["items"]
+    items = client.list_faults()
     show_list(
         output,
         items,
         ["ID", "ACTIVE", "APPLIED", "MATCHED", "EFFECT", "MATCH"],
         [
             (
-                item["id"],
-                "yes" if item["active"] else "no",
-                f"{item['applied']}" + (f" of {item['times']}" if item["times"] else ""),
-                str(item["matched"]),
-                _words(item["effect"]),
-                _words(item["match"]),
+                item.id or "",
+                "yes" if item.active else "no",
+                f"{item.applied}" + (f" of {item.times}" if item.times else ""),
+                str(item.matched),
+                _words(item.effect),
+                _words(item.match),
             )
             for item in items
         ],
@@ -104,38 +107,35 @@ def list_(client: Client, output: str) -> None:
 @click.argument("fault_ids", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Remove all faults.")
 @connected
-def remove(client: Client, fault_ids: tuple[str, ...], *, everything: bool) -> None:
+def remove(client: "Client", fault_ids: tuple[str, ...], *, everything: bool) -> None:
     """Remove faults; what they hold back goes on."""
     if everything == bool(fault_ids):
         raise ConfigurationError("fault remove: give the ids of faults, or --all")
     if everything:
-        client.call("DELETE", "/v1/faults")
+        client.remove_faults()
         say("removed all faults")
     for fault_id in fault_ids:
-        client.call("DELETE", f"/v1/faults/{path_segment(fault_id)}")
+        client.remove_fault(fault_id)
         say(f"removed {fault_id}")
 
 
 @fault.command(epilog=examples("fakecloud fault scenarios"))
 @output_option
 @connected
-def scenarios(client: Client, output: str) -> None:
+def scenarios(client: "Client", output: str) -> None:
     """List the scenarios of the file that `fakecloud serve --scenarios` read."""
-    items = client.call("GET", "/v1/scenarios")["items"]
-    rows = [
-        (item["name"], ", ".join(one["effect"]["kind"] for one in item["faults"]), item["description"])
-        for item in items
-    ]
+    items = client.list_scenarios()
+    rows = [(item.name, ", ".join(one.effect.kind for one in item.faults), item.description) for item in items]
     show_list(output, items, ["NAME", "FAULTS", "DESCRIPTION"], rows)
 
 
 @fault.command(epilog=examples("fakecloud fault apply flaky"))
 @click.argument("name")
 @connected
-def apply(client: Client, name: str) -> None:
+def apply(client: "Client", name: str) -> None:
     """Order all faults of a scenario."""
-    for item in client.call("POST", f"/v1/scenarios/{path_segment(name)}/apply")["items"]:
-        say(f"added {item['id']}")
+    for item in client.apply_scenario(name):
+        say(f"added {item.id}")
 
 
 def written(text: str) -> Json:
@@ -168,7 +168,8 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _words(item: Json) -> str:
+def _words(model: "Model") -> str:
+    item = model.model_dump(mode="json", by_alias=True)
     shown = (item["kind"],) if "kind" in item else ()
     others = (
         f"{name}={','.join(value) if isinstance(value, list) else value}"

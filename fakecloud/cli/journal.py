@@ -1,11 +1,14 @@
 """`fakecloud journal`."""
 
-import json
+from typing import TYPE_CHECKING
 
 import click
 
-from fakecloud.cli.client import Client, connected
+from fakecloud.cli.client import connected
 from fakecloud.cli.output import examples, output_option, say, show_list
+
+if TYPE_CHECKING:
+    from fakecloud.client import Client
 
 
 @click.group()
@@ -18,32 +21,27 @@ def journal() -> None:
 @click.option("--mutating", is_flag=True, help="Only calls that can change something.")
 @output_option
 @connected
-def tail(client: Client, since: int | None, *, mutating: bool, output: str) -> None:
+def tail(client: "Client", since: int | None, *, mutating: bool, output: str) -> None:
     """Show calls as they come, until Ctrl-C."""
-    if since is None:
-        since = client.call("GET", "/v1/journal", query={"limit": 1, "since": 2**53})["lastSeq"]
-    for call in client.events("/v1/journal/tail", {"since": since, "mutating": "true" if mutating else None}):
+    for call in client.tail_calls(since=since, mutating=mutating or None):
         if output == "json":
-            click.echo(json.dumps(call))
+            click.echo(call.model_dump_json(by_alias=True))
         else:
-            say(f"{call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}")
+            say(f"{call.seq}  {call.at}  {call.method} {call.path}  {call.status}  {call.outcome}")
 
 
 @journal.command(epilog=examples("fakecloud journal counts", "fakecloud journal counts --since 120"))
 @click.option("--since", type=click.IntRange(min=0), help="Only calls with a higher number.")
 @output_option
 @connected
-def counts(client: Client, since: int | None, output: str) -> None:
+def counts(client: "Client", since: int | None, output: str) -> None:
     """Count the calls of each kind."""
-    answer = client.call("GET", "/v1/journal/counts", query={"since": since})
+    items = client.count_calls(since=since)
     show_list(
         output,
-        answer,
+        items,
         ["COUNT", "METHOD", "PATH", "STATUS", "OUTCOME"],
-        [
-            (str(one["count"]), one["method"], one["path"], str(one["status"]), one["outcome"])
-            for one in answer["items"]
-        ],
+        [(str(one.count), one.method, one.path, str(one.status), one.outcome) for one in items],
     )
 
 
@@ -56,25 +54,24 @@ def counts(client: Client, since: int | None, output: str) -> None:
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="At most so many.")
 @output_option
 @connected
-def list_(client: Client, since: int | None, method: str | None, *, mutating: bool, limit: int, output: str) -> None:
+def list_(client: "Client", since: int | None, method: str | None, *, mutating: bool, limit: int, output: str) -> None:
     """List calls, oldest first."""
-    query = {"since": since, "method": method, "mutating": "true" if mutating else None, "limit": limit}
-    answer = client.call("GET", "/v1/journal", query=query)
+    items = client.list_calls(since=since, method=method, mutating=mutating or None, limit=limit).items
     show_list(
         output,
-        answer["items"],
+        items,
         ["SEQ", "AT", "METHOD", "PATH", "STATUS", "OUTCOME", "OWNER", "USER AGENT"],
         [
             (
-                str(call["seq"]),
-                call["at"],
-                call["method"],
-                call["path"],
-                str(call["status"]),
-                call["outcome"],
-                call["owner"] or "",
-                call["userAgent"] or "",
+                str(call.seq),
+                call.at,
+                call.method,
+                call.path,
+                str(call.status),
+                call.outcome,
+                call.owner or "",
+                call.user_agent or "",
             )
-            for call in answer["items"]
+            for call in items
         ],
     )

@@ -35,7 +35,14 @@ def say(line: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2))
+    """Models in the words of the API."""
+    click.echo(json.dumps(_plain(value), indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def show_list(output: str, value: Any, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -2,13 +2,17 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fakecloud.cli.client import Client, connected
+from fakecloud.cli.client import connected
 from fakecloud.cli.failures import ConfigurationError
-from fakecloud.cli.output import examples, output_option, say, show_json
+from fakecloud.cli.output import examples, output_option, readable, say, show_json
+
+if TYPE_CHECKING:
+    from fakecloud.client import Client
+    from fakecloud.models.journal import Verification
 
 _SHOWN = 5
 _UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -37,39 +41,42 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 @click.option("--at-most", type=click.IntRange(min=0), help="Expect so many or fewer.")
 @output_option
 @connected
-def verify(client: Client, output: str, *, no_mutations: bool, since: str | None, **options: Any) -> None:
+def verify(client: "Client", output: str, *, no_mutations: bool, since: str | None, **options: Any) -> None:
     """
     Check what the API was asked: exit code 0 when it is as expected, 1 when it is not, 2 when that can't be told.
 
     Without a number to expect, no call may match.
     """
+    from fakecloud.client import FakecloudError, UnauthorizedError
+
     wanted = {
         "method": options["method"],
         "path": options["path"],
         "owner": options["owner"],
         "cluster": options["cluster"],
-        "userAgent": options["user_agent"],
+        "user_agent": options["user_agent"],
         "status": options["status"],
         "applied": True if options["applied"] or no_mutations else None,
         "mutating": True if options["mutating"] else None,
         **_since(since),
     }
-    bounds = {"exactly": options["exactly"], "atLeast": options["at_least"], "atMost": options["at_most"]}
+    bounds = {name: options[name] for name in ("exactly", "at_least", "at_most")}
     if no_mutations and any(bound is not None for bound in bounds.values()):
         raise ConfigurationError("verify: --no-mutations expects 0 calls; leave the other numbers away")
-    body = {"filter": {name: value for name, value in wanted.items() if value is not None}, **bounds}
     try:
-        verdict = client.call("POST", "/v1/journal/verify", body=body)
-    except click.ClickException as error:
+        verdict = client.verify_calls(**bounds, **wanted)
+    except UnauthorizedError:
+        raise
+    except FakecloudError as error:
         # Unreachable, or a question that was refused: neither yes nor no.
-        raise ConfigurationError(error.message) from error
+        raise ConfigurationError(readable(str(error))) from error
     if output == "json":
         show_json(verdict)
     else:
         _tell(verdict)
-    if not verdict["complete"]:
+    if not verdict.complete:
         raise ConfigurationError("older calls were forgotten meanwhile: the journal can't tell; verify more often")
-    if not verdict["satisfied"]:
+    if not verdict.satisfied:
         raise click.exceptions.Exit(1)
 
 
@@ -80,14 +87,14 @@ def _since(text: str | None) -> dict[str, Any]:
         return {"since": int(text)}
     if (ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)) is not None:
         then = datetime.now(UTC) - timedelta(seconds=float(ago[1]) * _UNITS[ago[2]])
-        return {"sinceTime": then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-    return {"sinceTime": text}
+        return {"since_time": then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    return {"since_time": text}
 
 
-def _tell(verdict: dict[str, Any]) -> None:
-    word = "as expected" if verdict["satisfied"] else "NOT as expected"
-    say(f"{word}: {verdict['count']} calls match")
-    for call in verdict["calls"][:_SHOWN]:
-        say(f"  {call['seq']}  {call['at']}  {call['method']} {call['path']}  {call['status']}  {call['outcome']}")
-    if verdict["count"] > _SHOWN:
-        say(f"  and {verdict['count'] - _SHOWN} more")
+def _tell(verdict: "Verification") -> None:
+    word = "as expected" if verdict.satisfied else "NOT as expected"
+    say(f"{word}: {verdict.count} calls match")
+    for call in verdict.calls[:_SHOWN]:
+        say(f"  {call.seq}  {call.at}  {call.method} {call.path}  {call.status}  {call.outcome}")
+    if verdict.count > _SHOWN:
+        say(f"  and {verdict.count - _SHOWN} more")
