@@ -26,6 +26,7 @@ from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
 from ccm_lb.controller import serviceevents
 from ccm_lb.controller.addresses import Kind
+from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.census import Census
 from ccm_lb.controller.controller import Controller
 from ccm_lb.controller.drift import DriftPolicy, Mode
@@ -194,8 +195,12 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
     options = await persist(waiting, "api", lambda: _watch_options(cluster))
     del waiting["api"]
 
-    backend = parts.backend_class(
-        BackendContext(cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder, parts.secrets)
+    backend = Capable(
+        parts.backend_class(
+            BackendContext(
+                cluster_id, parts.backend_config, parts.transport, parts.clock, parts.recorder, parts.secrets
+            )
+        )
     )
     stack.push_async_callback(backend.close)
     await persist(waiting, "cloud", backend.open)

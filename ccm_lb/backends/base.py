@@ -38,12 +38,14 @@ from pydantic.alias_generators import to_camel
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.annotations import Options
+from ccm_lb.backends.abilities import Abilities, Honoured
 from ccm_lb.backends.actual import ActualLoadBalancer, Settings
 from ccm_lb.ipmode import Traffic
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
 from ccm_lb.redaction import Secrets
 
 __all__ = [
+    "Abilities",
     "BackendConfig",
     "BackendContext",
     "Clock",
@@ -163,21 +165,6 @@ class BackendContext(Generic[ConfigT]):
     )
 
 
-class Honoured(enum.StrEnum):
-    """What a Service may ask of a load balancer and not every backend carries out; for `LoadBalancerBackend.honours`."""
-
-    SESSION_AFFINITY = "spec.sessionAffinity"  # with its timeout
-    EXTERNAL_TRAFFIC_POLICY = "spec.externalTrafficPolicy"  # Local: nodes without an endpoint get no traffic
-    LOAD_BALANCER_IP = "spec.loadBalancerIP"
-    APP_PROTOCOL = "spec.ports[].appProtocol"
-    PROXY_PROTOCOL = ccm_annotations.PROXY_PROTOCOL  # also on some of the ports
-    HEALTH_CHECK_PROTOCOL = ccm_annotations.HEALTH_CHECK_PROTOCOL
-    ADDRESSES = ccm_annotations.ADDRESSES  # of a new load balancer
-    ADDRESS_POOLS = ccm_annotations.ADDRESS_POOLS  # of a new load balancer, and of a family that is added
-    ADOPT = ccm_annotations.ADOPT  # by ensure_load_balancer
-    KEEP = ccm_annotations.KEEP  # by release_load_balancer
-
-
 class Reads(enum.Enum):
     """What of a cloud's load balancers can be read as they are; for `LoadBalancerBackend.reads`."""
 
@@ -192,14 +179,24 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
     config_model: ClassVar[type[BackendConfig]] = BackendConfig
     """The settings in --cloud-config; a subclass names its own model."""
 
-    honours: ClassVar[frozenset[str]] = frozenset()
-    """
-    What this backend carries out beyond ports, nodes and families: members of `Honoured`, and annotations of its own by their full
-    names, or by how they begin and a `*` ("acme.example.com/*").
+    @property
+    def abilities(self) -> Abilities:
+        """
+        What the cloud can do; a subclass has a class attribute of this name, or a property where that is learned in `open`.
 
-    Silence is a no: what a Service asks for and is not named here is named to its user in an event. Whether source ranges are
-    enforced, `traffic` says.
-    """
+        Silence is a no: what a Service asks for and is not here does not reach the backend, or is named to its user in an event. The kit
+        checks that what is said is so.
+        """
+        return Abilities()
+
+    @property
+    def honours(self) -> frozenset[str]:
+        """
+        Members of `Honoured` and annotations of the backend's own that are carried out, which is what `abilities` says.
+
+        A backend that was written before there were abilities has an attribute of this name; the core goes by that then.
+        """
+        return self.abilities.honours
 
     reads: ClassVar[Reads] = Reads.NOTHING
     """

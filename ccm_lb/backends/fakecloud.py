@@ -4,6 +4,7 @@ The backend for fakecloud, and an example for provider authors: a whole cloud.
 What ipMode its addresses get follows from `traffic`; that is made from the same values as the load balancer.
 """
 
+import dataclasses
 import pathlib
 import urllib.parse
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +13,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ccm_lb import annotations, ipmode, portstatus
-from ccm_lb.annotations import ProxyProtocol
+from ccm_lb.annotations import HealthCheckProtocol, ProxyProtocol
 from ccm_lb.backends import fakecloud_requests as requests
+from ccm_lb.backends.abilities import FAMILIES, Abilities
 from ccm_lb.backends.actual import STATE, ActualLoadBalancer, Settings
-from ccm_lb.backends.base import BackendConfig, BackendContext, Honoured, LoadBalancerBackend, Reads, Response
+from ccm_lb.backends.base import BackendConfig, BackendContext, LoadBalancerBackend, Reads, Response
 from ccm_lb.errors import CCMError, ConfigError, PortsError, TerminalError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service
@@ -82,24 +84,28 @@ def _conflicts(config: FakecloudConfig, delivery: str) -> Iterator[str]:
         )
 
 
+_ABILITIES = Abilities(
+    protocols=frozenset({"TCP", "UDP"}),
+    mixed_protocols=True,
+    families=FAMILIES,
+    dual_stack=True,
+    source_ranges=True,
+    session_affinity=True,
+    local_policy=True,
+    proxy_protocols=frozenset({ProxyProtocol.V1, ProxyProtocol.V2}),
+    health_checks=frozenset(HealthCheckProtocol),
+    requested_address=True,
+    address_pools=True,
+    adoption=True,
+    keeping=True,
+    batch_node_update=True,
+)
+
+
 class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
     """Load balancers of fakecloud, found by their owner: the cluster id and the Service's UID."""
 
     config_model = FakecloudConfig
-    honours = frozenset(
-        {
-            Honoured.SESSION_AFFINITY,
-            Honoured.EXTERNAL_TRAFFIC_POLICY,
-            Honoured.PROXY_PROTOCOL,
-            Honoured.HEALTH_CHECK_PROTOCOL,
-            Honoured.LOAD_BALANCER_IP,
-            Honoured.ADDRESSES,
-            Honoured.ADDRESS_POOLS,
-            Honoured.ADOPT,
-            Honoured.KEEP,
-        }
-    )
-
     reads = Reads.ALL
 
     def __init__(self, context: BackendContext[FakecloudConfig]) -> None:
@@ -109,6 +115,13 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
         self._ids: dict[str, str] = {}  # of load balancers that were seen, by the Service's UID
         # By UID, the listeners and servers that the cloud refused, and that its load balancer therefore lacks.
         self._left_out: dict[str, set[str]] = {}
+
+    @property
+    def abilities(self) -> Abilities:
+        """As the cloud delivers: what reaches a node as it was sent has no header before it."""
+        if self._delivery == "direct":
+            return dataclasses.replace(_ABILITIES, proxy_protocols=frozenset())
+        return _ABILITIES
 
     async def open(self) -> None:
         """

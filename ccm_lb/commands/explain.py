@@ -15,6 +15,7 @@ from ccm_lb.backends import registry
 from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.clock import SystemClock
 from ccm_lb.controller import addresses, desiredstatus
+from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.desiredstatus import Circumstances
 from ccm_lb.dataplane.clients.ipmodehint import hint
 from ccm_lb.dataplane.cluster import detect, kubeproxyversions
@@ -164,7 +165,7 @@ async def explain(config: Config, key: Key, secrets: Secrets) -> Explanation:
     settings = registry.backend_config(backend_class, config.cloud_config, secrets)
     clock = SystemClock()
     transport = CloudTransport(_ReadOnly(), clock, secrets=secrets, timeout=_PATIENCE)
-    backend = backend_class(BackendContext("explain", settings, transport, clock, _Silent(), secrets))
+    backend = Capable(backend_class(BackendContext("explain", settings, transport, clock, _Silent(), secrets)))
     async with contextlib.AsyncExitStack() as stack:
         await transport.open()
         stack.push_async_callback(transport.close)
@@ -199,7 +200,11 @@ async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any]
     finally:
         await api.close()
     around = Circumstances(
-        traffic, owners(nodes, servers), frozenset(map(addresses.Kind, config.allow_addresses)), hint(proxy)
+        traffic,
+        owners(nodes, servers),
+        frozenset(map(addresses.Kind, config.allow_addresses)),
+        hint(proxy),
+        backend.honours,
     )
     return explained(service, around, kubeproxyversions.versions(nodes, pods))
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from ccm_lb import annotations, ipmode, portstatus
+from ccm_lb.backends.abilities import Honoured
 from ccm_lb.controller import addresses, messages, unheeded
 from ccm_lb.controller.messages import Notice
 from ccm_lb.errors import CCMError, TerminalError
@@ -117,8 +118,9 @@ def overtakes(service: Service, around: Circumstances) -> bool:
 def inputs(service: Service, entry: LoadBalancerIngress, around: Circumstances, override: str | None) -> Inputs:
     """What decides about one entry with an IP; about one that has none yet, as far as that can be said."""
     ip = entry.ip or ""
+    enforced = True if Honoured.SOURCE_RANGES in around.honours else None
     return Inputs(
-        traffic=around.traffic if around.traffic is not None else Traffic(default=entry.ip_mode),
+        traffic=around.traffic or Traffic(default=entry.ip_mode, enforces_source_ranges=enforced),
         scope=addresses.scope(ip) if ip else Scope.PUBLIC,
         override=override,
         source_ranges=annotations.restricts(annotations.source_ranges(service)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.backends.base import Honoured
+from ccm_lb.backends.abilities import Honoured
 from ccm_lb.controller import predicates
 from ccm_lb.errors import TerminalError
 from ccm_lb.objects import Service

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from ccm_lb import annotations as ccm_annotations
-from ccm_lb.backends.base import Honoured
+from ccm_lb.backends.abilities import Honoured
 from ccm_lb.controller import messages
 from ccm_lb.controller.messages import Notice
 from ccm_lb.errors import TerminalError

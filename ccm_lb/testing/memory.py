@@ -10,8 +10,9 @@ from pydantic import ConfigDict, Field
 from ccm_lb import annotations, ipmode, portstatus
 from ccm_lb.annotations import ProxyProtocol
 from ccm_lb.backends import changes
+from ccm_lb.backends.abilities import FAMILIES, PROTOCOLS, Abilities
 from ccm_lb.backends.actual import ActualLoadBalancer, Settings, Value
-from ccm_lb.backends.base import BackendConfig, Honoured, LoadBalancerBackend, Reads
+from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend, Reads
 from ccm_lb.errors import CCMError, PortsError, RetryAfterError, TerminalError
 from ccm_lb.ipmode import Delivery, Inputs, PortTraffic, Traffic
 from ccm_lb.objects import IPMode, LoadBalancerIngress, LoadBalancerStatus, Node, PortStatus, Service, ServicePort
@@ -75,7 +76,19 @@ class MemoryCloud:
         self.ip_mode = ip_mode
         self.traffic = Traffic(Delivery.REWRITTEN, enforces_source_ranges=True)  # ports and default are filled in
         self.proxy_protocol = ProxyProtocol.NONE  # where no annotation says otherwise
-        self.protocols = frozenset({"TCP", "UDP", "SCTP"})
+        self.abilities = Abilities(
+            protocols=PROTOCOLS,
+            mixed_protocols=True,
+            families=FAMILIES,
+            dual_stack=True,
+            source_ranges=True,
+            proxy_protocols=frozenset({ProxyProtocol.V1, ProxyProtocol.V2}),
+            requested_address=True,
+            adoption=True,
+            keeping=True,
+            batch_node_update=True,
+        )
+        self.protocols = PROTOCOLS  # that it takes, whatever the backend says of it
         self.needs_ipv4 = False  # every load balancer gets an IPv4 address, whether asked for or not
         self.page = 100  # load balancers in one answer
         self.keeps_nothing = False  # what is written is accepted, and undone
@@ -171,9 +184,11 @@ class MemoryBackend(LoadBalancerBackend[MemoryConfig]):
     """Load balancers of a `MemoryCloud`."""
 
     config_model = MemoryConfig
-    honours = frozenset(
-        {Honoured.PROXY_PROTOCOL, Honoured.LOAD_BALANCER_IP, Honoured.ADDRESSES, Honoured.ADOPT, Honoured.KEEP}
-    )
+
+    @property
+    def abilities(self) -> Abilities:
+        return self.cloud.abilities
+
     reads = Reads.ALL
 
     @property

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ccm_lb.backends.base import BackendContext
+from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.controller import Controller
 from ccm_lb.controller.drift import DriftPolicy, Mode
 from ccm_lb.controller.predicates import Scope
@@ -123,7 +124,7 @@ class World:
         )
         deps = Dependencies(
             self.api,
-            self.backend_class(context),
+            Capable(self.backend_class(context)),
             self.events,
             self.fence,
             self.outcomes,

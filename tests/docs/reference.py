@@ -67,6 +67,7 @@ def ip_modes() -> str:
 PUBLIC = (
     *(
         "ccm_lb.backends.base",
+        "ccm_lb.backends.abilities",
         "ccm_lb.backends.actual",
         "ccm_lb.backends.changes",
         "ccm_lb.objects",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ccm_lb.backends.abilities import FAMILIES, PROTOCOLS, Abilities
 from ccm_lb.backends.base import BackendConfig, LoadBalancerBackend
 from ccm_lb.errors import CCMError, ImplementedElsewhereError, RetryAfterError
 from ccm_lb.objects import LoadBalancerStatus, Node, Service
@@ -25,6 +26,9 @@ def entry_point() -> Path:
 
 
 class ParityBackend(LoadBalancerBackend[BackendConfig]):
+    # The peer knows no abilities: its cloud is asked for everything.
+    abilities = Abilities(protocols=PROTOCOLS, mixed_protocols=True, families=FAMILIES, dual_stack=True)
+
     async def get_load_balancer(self, service: Service) -> LoadBalancerStatus | None:
         said = await self._call("get", service)
         return LoadBalancerStatus.model_validate(said["status"]) if said["exists"] else None

@@ -17,9 +17,9 @@ from typing import Any
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb import ipmode
-from ccm_lb.annotations import ProxyProtocol
-from ccm_lb.backends import registry
-from ccm_lb.backends.base import BackendContext, Honoured, LoadBalancerBackend
+from ccm_lb.annotations import HealthCheckProtocol, ProxyProtocol
+from ccm_lb.backends import abilities, registry
+from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
 from ccm_lb.backends.openstack import clouds, names, options, steps
 from ccm_lb.backends.openstack.config import OpenStackConfig
 from ccm_lb.backends.openstack.model import ACTIVE, ERROR, OVN, Abilities, Json, Step
@@ -48,16 +48,6 @@ class OpenStackBackend(LoadBalancerBackend[OpenStackConfig]):
     """Load balancers of Octavia, found by the tags of their owner: the cluster id and the Service's UID."""
 
     config_model = OpenStackConfig
-    honours = frozenset(
-        {
-            Honoured.SESSION_AFFINITY,
-            Honoured.EXTERNAL_TRAFFIC_POLICY,
-            Honoured.LOAD_BALANCER_IP,
-            Honoured.PROXY_PROTOCOL,
-            Honoured.HEALTH_CHECK_PROTOCOL,
-            *options.NAMES.values(),
-        }
-    )
 
     def __init__(self, context: BackendContext[OpenStackConfig]) -> None:
         super().__init__(context)
@@ -65,6 +55,26 @@ class OpenStackBackend(LoadBalancerBackend[OpenStackConfig]):
         self._abilities = Abilities(provider=context.config.provider or "")
         self._opened = False
         self._pending_since: dict[str, float] = {}  # monotonic, by the id of a load balancer
+
+    @property
+    def abilities(self) -> abilities.Abilities:
+        """As the version and the provider of this cloud's Octavia have them."""
+        able = self._abilities
+        v2 = {ProxyProtocol.V2} if able.proxy_protocol_v2 else set()
+        return abilities.Abilities(
+            protocols=abilities.PROTOCOLS if able.sctp else frozenset({"TCP", "UDP"}),
+            mixed_protocols=True,
+            families=abilities.FAMILIES,
+            dual_stack=able.additional_vips,
+            source_ranges=able.source_ranges,
+            session_affinity=True,
+            local_policy=True,
+            proxy_protocols=frozenset({ProxyProtocol.V1, *v2} if able.proxy_protocol else ()),
+            health_checks=frozenset(HealthCheckProtocol),
+            requested_address=True,
+            batch_node_update=True,
+            annotations=frozenset(options.NAMES.values()),
+        )
 
     # ---- readiness
 

@@ -163,6 +163,7 @@ async def test_source_ranges_that_shut_out_clients_inside_are_warned_of(world: W
 
 async def test_a_backend_that_does_not_say_that_it_enforces_source_ranges_is_warned_of(world: World) -> None:
     world.cloud.traffic = dataclasses.replace(world.cloud.traffic, enforces_source_ranges=None)
+    world.cloud.abilities = dataclasses.replace(world.cloud.abilities, source_ranges=False)
     world.create(builders.annotated(ccm_annotations.SOURCE_RANGES, "198.51.100.0/24"))
     await world.reconcile()
     [message] = messages(world, "IPModeConflict")
