@@ -30,6 +30,7 @@ from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.census import Census
 from ccm_lb.controller.controller import Controller
 from ccm_lb.controller.drift import DriftPolicy, Mode
+from ccm_lb.controller.orphans import Sweep
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.publish import Policy
 from ccm_lb.controller.reconcile import Dependencies, Reconciler
@@ -231,6 +232,7 @@ async def _prepare(parts: _Parts, stack: contextlib.AsyncExitStack) -> _Ready:
         policy,
         service_proxy,
         DriftPolicy(Mode(config.drift), config.drift_period),
+        Sweep(cluster, backend.ensure_load_balancer_deleted, state, parts.metrics, config.delete_orphans_after),
     )
     queue: Workqueue[Key] = Workqueue(parts.metrics.workqueue)
     controller = Controller(

@@ -323,6 +323,49 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     outputs.say(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
 
 
+@cli.command(cls=_SettingsCommand, epilog=outputs.exit_codes(outputs.ORPHANS))
+@_OUTPUT
+@click.option("--delete", is_flag=True, help="Delete them, after a question.")
+@click.option("--yes", is_flag=True, help="With --delete: ask nothing.")
+@click.pass_context
+def orphans(ctx: click.Context, /, output: str, delete: bool, yes: bool, **_: object) -> int:  # noqa: FBT001
+    """
+    List load balancers of this cluster that no Service wants.
+
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Another cluster's are never among them.
+    """
+    if yes and not delete:
+        raise click.UsageError("--yes answers what --delete asks: give both, or neither")
+    if delete and output == "json" and not yes:
+        raise click.UsageError("--delete with --output json needs --yes: there is nobody to be asked")
+    settings, _given_settings = _build(ctx)
+    if settings.kubeconfig is None and (kubeconfig := os.environ.get("KUBECONFIG")):
+        settings = settings.model_copy(update={"kubeconfig": Path(kubeconfig)})
+    return asyncio.run(_orphans(settings, ctx.obj, output, delete=delete, yes=yes))
+
+
+async def _orphans(settings: Config, secrets: Secrets, output: str, *, delete: bool, yes: bool) -> int:
+    import datetime as dt
+
+    from ccm_lb.commands import orphans as orphaned
+
+    async with orphaned.opened(settings, secrets) as finder:
+        found = await finder.find()
+        if output == "text":
+            outputs.say("\n".join(orphaned.lines(found, dt.datetime.now(dt.UTC))))
+        question = f"Delete {'this load balancer' if len(found) == 1 else f'these {len(found)} load balancers'}?"
+        if delete and found and (yes or click.confirm(question)):
+            gone = await finder.delete(found)
+            left = [one for one in found if one not in gone]
+        else:
+            gone, left = [], found
+        if output == "json":
+            outputs.say(json.dumps({"orphans": orphaned.as_json(left), "deleted": orphaned.as_json(gone)}, indent=2))
+        elif gone:
+            outputs.say("\n".join(f"deleted {one.load_balancer.id}" for one in gone))
+    return outputs.SOME if left else outputs.FINE
+
+
 @cli.command()
 @click.argument("name", required=False)
 @_OUTPUT

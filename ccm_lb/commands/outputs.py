@@ -17,6 +17,15 @@ from ccm_lb.redaction import Secrets
 FINE, FINDINGS, BAD_INPUT, CANNOT_TELL = 0, 1, 2, 3
 """The exit codes of `ccm-lb dataplane`."""
 
+SOME: Final = 3
+ORPHANS: Final = {
+    FINE: "there are none, or none any more",
+    1: "the cluster or the cloud could not be asked, or one could not be deleted",
+    2: "a mistake in what was given",
+    SOME: "there are some",
+}
+"""The exit codes of `ccm-lb orphans`."""
+
 UNWRITABLE: Final = 74
 """EX_IOERR of sysexits.h: none of the commands' own, so that nobody takes half an output for a result."""
 

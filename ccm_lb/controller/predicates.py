@@ -53,6 +53,12 @@ def is_paused(service: Service) -> bool:
     return service.metadata.annotations.get(ccm_annotations.PAUSED) == "true"
 
 
+def may_want_it(service: Service) -> bool:
+    """Whether the Service may have a load balancer, for any controller's reasons, or its user asked for it to be kept or left alone."""
+    asked = {ccm_annotations.PAUSED, ccm_annotations.KEEP} & service.metadata.annotations.keys()
+    return service.spec.type == "LoadBalancer" or service.has_finalizer or bool(asked)
+
+
 def concerns_us(service: Service, scope: Scope) -> bool:
     """Whether the Service has to be remembered at all."""
     return service.has_finalizer or wants_load_balancer(service, scope)

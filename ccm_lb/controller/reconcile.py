@@ -23,6 +23,7 @@ from ccm_lb.controller.comparison import Comparison
 from ccm_lb.controller.contention import Contention
 from ccm_lb.controller.drift import Drift, DriftPolicy, Look
 from ccm_lb.controller.endings import Ending
+from ccm_lb.controller.orphans import Sweep
 from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
@@ -68,6 +69,7 @@ class Dependencies:
     policy: Policy = dataclasses.field(default_factory=Policy)
     advice: Advice = dataclasses.field(default_factory=NoAdvice)
     drift: DriftPolicy = dataclasses.field(default_factory=DriftPolicy)
+    sweep: Sweep | None = None
 
 
 class Reconciler:
@@ -85,7 +87,7 @@ class Reconciler:
         self._contention = Contention(deps.api, self._service_events, state, deps.observer, deps.field_manager)
         self._comparison = Comparison(deps.backend, state)
         self._drift = Drift(self._comparison, state, self._service_events, deps.observer, deps.drift)
-        self.look = Look(state, self._comparison, self._drift, deps.drift)
+        self.look = Look(state, self._comparison, self._drift, deps.drift, deps.sweep)
         self._unsaid: set[str] = set()  # UIDs of Services that waited before this process began, and wait still
         self.freed = self._publisher.freed
 

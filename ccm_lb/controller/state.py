@@ -115,6 +115,10 @@ class ClusterState:
         """The Services once called `key` that are gone from the API and may still have a load balancer."""
         return tuple(self._left_behind.get(key, {}).values())
 
+    def uids_left_behind(self) -> frozenset[str]:
+        """Of all the Services that are gone and may still have a load balancer, which is being removed."""
+        return frozenset(uid for left in self._left_behind.values() for uid in left)
+
     # ---- what was learned of an object
 
     def take_over(self) -> None:

@@ -53,8 +53,11 @@ class Cluster:
     async def get_node(self, name: str) -> Mapping[str, Any]:
         return await self._requests.get(f"{NODES}/{name}")
 
-    async def list_service_metadata(self) -> list[Mapping[str, Any]]:
-        return [item["metadata"] for item in await self._requests.list_metadata(SERVICES, _FROM_CACHE)]
+    async def list_service_metadata(self, *, newest: bool = False) -> list[Mapping[str, Any]]:
+        """`newest`: as etcd has it now, and not as some moments ago."""
+        return [
+            item["metadata"] for item in await self._requests.list_metadata(SERVICES, {} if newest else _FROM_CACHE)
+        ]
 
     async def list_node_metadata(self) -> list[Mapping[str, Any]]:
         return [item["metadata"] for item in await self._requests.list_metadata(NODES, _FROM_CACHE)]

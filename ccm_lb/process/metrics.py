@@ -161,6 +161,14 @@ class Metrics:
             "Load balancers that were found changed in the cloud, by what was done about it.",
             ("action",),
         )
+        for action in ("repaired", "reported"):
+            self._drift.labels(action)  # from 0 on, so that the first one is a rise
+        self._orphans = meter.gauge(
+            "ccm_lb_orphaned_load_balancers", "Load balancers of this cluster that no Service wants, at the last look."
+        )
+        self._orphans_deleted = meter.counter(
+            "ccm_lb_orphans_deleted_total", "Orphaned load balancers that were deleted."
+        )
         self._services = meter.gauge("ccm_lb_cached_services", "Services known.")
         self._states = meter.gauge(
             "ccm_lb_services", "Services of this controller by what became of them; each is counted once.", ("state",)
@@ -221,6 +229,13 @@ class Metrics:
     def drifted(self, action: str) -> None:
         """A load balancer was found changed in the cloud: `repaired` or `reported`."""
         self._drift.labels(action).inc()
+
+    def orphans(self, count: int) -> None:
+        """So many load balancers of this cluster are wanted by no Service (an `orphans.Observer`)."""
+        self._orphans.set(count)
+
+    def orphan_deleted(self) -> None:
+        self._orphans_deleted.inc()
 
     def cached(self, services: int, nodes: int) -> None:
         """How many objects are known."""

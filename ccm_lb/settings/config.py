@@ -188,6 +188,11 @@ class Config(BaseModel):
         description="Time within which such a change is found. All load balancers are read in pages, one request for a hundred; a backend"
         " without such a list is asked for one a second.",
     )
+    delete_orphans_after: Annotated[Pause, _SERVICES] = Field(
+        default=0.0,
+        description="Time after which a load balancer of this cluster that no Service wants is deleted, since the controller saw it first;"
+        " 0: never. `ccm-lb orphans` lists them. Found by the same look as drift.",
+    )
     leader_elect: Annotated[Switch, _LEASE] = Field(
         default=True, description="Work only while holding the Lease; without it, run no second replica."
     )
@@ -280,6 +285,8 @@ def _conflicts(config: Config) -> Iterator[str]:
         yield f"--port and --secure-port are both {config.port}: give them different ports, or set one to 0"
     if config.kube_api_burst is not None and config.kube_api_qps is None:
         yield f"--kube-api-burst {config.kube_api_burst} needs --kube-api-qps"
+    if config.delete_orphans_after and config.drift == "off":
+        yield "--delete-orphans-after has no effect with --drift=off, which does not look at the cloud: use --drift=report, or leave it out"
     if not config.handle_unclassed and not config.load_balancer_class:
         yield "--handle-unclassed=false leaves no Service to serve: give at least one --load-balancer-class"
 

@@ -153,7 +153,7 @@ class FakeServices:
         async with self.script.play("get_node"):
             return merged(self._get("nodes", Key("", name)))
 
-    async def list_service_metadata(self) -> list[Mapping[str, Any]]:
+    async def list_service_metadata(self, *, newest: bool = False) -> list[Mapping[str, Any]]:  # noqa: ARG002
         async with self.script.play("list_service_metadata"):
             return self._metadata("services")
 

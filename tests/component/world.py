@@ -14,6 +14,7 @@ from ccm_lb.backends.base import BackendContext
 from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.controller import Controller
 from ccm_lb.controller.drift import DriftPolicy, Mode
+from ccm_lb.controller.orphans import Sweep
 from ccm_lb.controller.predicates import Scope
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy
 from ccm_lb.controller.reconcile import Dependencies, Reconciler
@@ -52,6 +53,7 @@ class Outcomes:
         self.ages: list[float] = []
         self.contests: list[str] = []
         self.drifts: list[str] = []
+        self.orphaned = self.orphans_deleted = 0
 
     def reconciled(self, operation: str, outcome: str, seconds: float) -> None:
         self.all.append((operation, outcome))
@@ -64,6 +66,12 @@ class Outcomes:
 
     def drifted(self, action: str) -> None:
         self.drifts.append(action)
+
+    def orphans(self, count: int) -> None:
+        self.orphaned = count
+
+    def orphan_deleted(self) -> None:
+        self.orphans_deleted += 1
 
 
 class QueueObserver:
@@ -91,6 +99,7 @@ class World:
 
     advice: Advice = NoAdvice()
     backend_class: type[MemoryBackend] = MemoryBackend
+    orphan_grace = 0.0
 
     def __init__(
         self,
@@ -122,9 +131,10 @@ class World:
         context = BackendContext(
             CLUSTER, MemoryConfig(cloud=self.cloud), NoTransport(), FakeClock(), self.events, Secrets()
         )
+        backend = Capable(self.backend_class(context))
         deps = Dependencies(
             self.api,
-            Capable(self.backend_class(context)),
+            backend,
             self.events,
             self.fence,
             self.outcomes,
@@ -132,6 +142,7 @@ class World:
             self.policy,
             self.advice,
             self.drift,
+            Sweep(self.api, backend.ensure_load_balancer_deleted, self.state, self.outcomes, self.orphan_grace),
         )
         self.reconciler = Reconciler(deps, self.state)
         self.queue: Workqueue[Key] = Workqueue(self.observer)

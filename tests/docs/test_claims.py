@@ -67,6 +67,7 @@ def test_flags_that_pages_name_exist(name: str) -> None:
     for command in cli.commands.values():
         known |= {option.removeprefix("--") for parameter in command.params for option in parameter.opts}
     others = {"controllers", "pool", "state", "port", "ready-file"}  # of the Go controller, and of fakecloud
+    others |= {"delete", "yes"}  # of commands
     assert set(re.findall(r"--([a-z-]+)", text)) - known - others == set()
 
 

@@ -19,6 +19,7 @@ SHOWN: dict[tuple[str, str], str] = {
     ("docs/tutorial.md", "┏"): "what a terminal shows",
     ("docs/tutorial.md", "export FAKECLOUD_URL="): "the values are the demo's; the test sets them",
     ("docs/howto/operate.md", "docker build "): "needs Docker",
+    ("docs/howto/operate.md", "AGE "): "the page has no orphan; tests/integration/test_orphans.py makes some",
     ("docs/howto/operate.md", "helm install "): "tests/manifests installs the chart",
     ("docs/howto/operate.md", "kubectl -n kube-system rollout status "): "needs a kubelet",
     ("docs/howto/operate.md", "kubectl -n kube-system port-forward "): "needs a kubelet; the test sets the variable",

@@ -51,7 +51,8 @@ async def test_a_backend_of_your_own(reader: Reader, empty_folder: Path) -> None
 async def test_operating_the_controller(stack: Stack, reader: Reader, checkout: Path) -> None:
     async with stack.controller() as controller:  # in place of the pod that the page's Deployment asks for
         await controller.start_ready()
-        await reader.follow("docs/howto/operate.md", checkout, CONTROLLER_URL=f"http://127.0.0.1:{controller.port}")
+        url, config = f"http://127.0.0.1:{controller.port}", str(stack.cloud.config())
+        await reader.follow("docs/howto/operate.md", checkout, CONTROLLER_URL=url, CLOUD_CONFIG=config)
 
 
 async def test_moving_from_the_go_controller_and_back(

@@ -30,6 +30,8 @@ HEALTHY = {
     'rest_client_requests_total{code="200", method="GET", host="api"}': "0+30x60",
     "ccm_lb_watch_restarts_total": "0x60",
     'workqueue_depth{name="service"}': "0x60",
+    'ccm_lb_drift_total{action="repaired"}': "0x60",
+    "ccm_lb_orphaned_load_balancers": "0x60",
 }
 
 
@@ -50,6 +52,9 @@ FAILURES = [
     Failure("CcmLbCredentialRefused", {'ccm_lb_cloud_requests_total{code="401", method="GET"}': "0+1x60"}),
     Failure("CcmLbWatchRestarts", {"ccm_lb_watch_restarts_total": "0+1x60"}),
     Failure("CcmLbQueueNotEmptying", {'workqueue_depth{name="service"}': "3x60"}),
+    # As of a cloud that changes it back after each repair, which is answered more and more slowly.
+    Failure("CcmLbDriftRepeated", {'ccm_lb_drift_total{action="repaired"}': "0x5 1x4 2x4 3x10 4x20 5x20"}),
+    Failure("CcmLbOrphans", {"ccm_lb_orphaned_load_balancers": "0x10 1x50"}),
 ]
 
 needs_promtool = pytest.mark.skipif(
@@ -101,6 +106,12 @@ def test_the_rules_are_ones_that_prometheus_takes(tmp_path: Path) -> None:
 @needs_promtool
 def test_nobody_is_woken_while_all_is_well(tmp_path: Path) -> None:
     assert fired(dict(HEALTHY), tmp_path) == set()
+
+
+@needs_promtool
+def test_a_load_balancer_that_is_changed_now_and_then_wakes_nobody(tmp_path: Path) -> None:
+    seldom = {'ccm_lb_drift_total{action="repaired"}': "0x10 1x20 2x30"}
+    assert fired({**HEALTHY, **seldom}, tmp_path) == set()
 
 
 @needs_promtool

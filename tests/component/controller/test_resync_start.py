@@ -84,9 +84,9 @@ class Counted(FakeServices):
         super().__init__()
         self.lists = 0
 
-    async def list_service_metadata(self) -> list[Metadata]:
+    async def list_service_metadata(self, *, newest: bool = False) -> list[Metadata]:
         self.lists += 1
-        return await super().list_service_metadata()
+        return await super().list_service_metadata(newest=newest)
 
 
 async def filled() -> tuple[Counted, Resync]:

@@ -31,6 +31,7 @@ SAMPLES: dict[str, list[tuple[str, object]]] = {
     "concurrent_service_syncs": [("1", 1), ("2", 2)],
     "node_sync_debounce": [("3s", 3.0), ("0", 0.0)],
     "drift": [("report", "report"), ("off", "off")],
+    "delete_orphans_after": [("1h", 3600.0), ("2h", 7200.0)],
     "drift_period": [("1m", 60.0), ("2m", 120.0)],
     "resync_period": [("1m30s", 90.0), ("10", 10.0)],
     "leader_elect": [("false", False), ("0", False)],

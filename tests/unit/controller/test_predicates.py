@@ -181,3 +181,18 @@ def test_what_makes_a_node_another_target(tweak: Tweak, same: bool) -> None:  # 
 def test_a_set_of_nodes_has_no_order() -> None:
     nodes = builders.nodes()
     assert predicates.node_set(nodes) == predicates.node_set(nodes[::-1])
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "may"),
+    [
+        pytest.param([], True, id="a load balancer"),
+        pytest.param([builders.of_class("example.com/another")], True, id="another class"),
+        pytest.param([builders.of_type("ClusterIP")], False, id="no load balancer"),
+        pytest.param([builders.of_type("ClusterIP"), builders.finalizers()], True, id="its finalizer"),
+        pytest.param([builders.of_type("ClusterIP"), builders.annotated("ccm-lb.dev/paused", "x")], True, id="paused"),
+        pytest.param([builders.of_type("ClusterIP"), builders.annotated("ccm-lb.dev/keep", "true")], True, id="kept"),
+    ],
+)
+def test_who_may_want_the_load_balancer_that_bears_its_uid(tweaks: list[Tweak], may: bool) -> None:  # noqa: FBT001
+    assert predicates.may_want_it(builders.service(*tweaks)) is may

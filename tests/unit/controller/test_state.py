@@ -305,3 +305,26 @@ def test_services_are_outdated_when_their_nodes_are_others_now(state: ClusterSta
     assert state.operation(KEY) is Operation.UPDATE_NODES
     record(state, service)
     assert state.outdated() == []
+
+
+def test_what_is_suspected_is_verified_until_it_was_looked_at_or_is_written_anyway(state: ClusterState) -> None:
+    service = serve(state)
+    before = state.settled(service)
+    assert before is state.synced(service)
+    state.suspect(service)
+    assert (state.operation(KEY), state.operation(KEY, restoring=False)) == (Operation.VERIFY, Operation.NOTHING)
+    state.cleared(service)
+    assert state.operation(KEY) is Operation.NOTHING
+    state.suspect(service)
+    state.begin(service)
+    record(state, service)
+    assert state.operation(KEY) is Operation.NOTHING
+    assert state.settled(service) is not before
+
+
+def test_what_needs_something_else_is_not_settled(state: ClusterState) -> None:
+    service = serve(state)
+    state.suspect(service)
+    state.see_node(builders.node("n4"))
+    assert state.settled(service) is None
+    assert state.operation(KEY) is Operation.UPDATE_NODES

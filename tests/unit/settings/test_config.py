@@ -124,6 +124,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         "resync_period": 300.0,
         "drift": "repair",
         "drift_period": 300.0,
+        "delete_orphans_after": 0.0,
         "leader_elect": True,
         "leader_elect_lease_duration": 15.0,
         "leader_elect_renew_deadline": 10.0,
@@ -243,6 +244,7 @@ FILES: dict[str, Any] = {"tls_cert_file": "c.pem", "tls_private_key_file": "k.pe
         pytest.param({"tls_private_key_file": "k.pem"}, "must be given together", id="key-without-certificate"),
         pytest.param({"port": 10258, "secure_port": 10258}, "--port and --secure-port are both 10258", id="same-port"),
         pytest.param({"kube_api_burst": 5}, "--kube-api-burst 5 needs --kube-api-qps", id="burst-without-qps"),
+        pytest.param({"drift": "off", "delete_orphans_after": 1}, "no effect with --drift=off", id="orphans-unseen"),
         pytest.param({"handle_unclassed": False}, "give at least one --load-balancer-class", id="nothing-to-serve"),
     ],
 )  # fmt: skip
@@ -260,6 +262,7 @@ def test_settings_that_contradict_each_other_are_refused(settings: dict[str, obj
         pytest.param({"port": 0, "secure_port": 0}, id="both-ports-off"),
         pytest.param({"kube_api_qps": 5, "kube_api_burst": 5}, id="burst-with-qps"),
         pytest.param({"handle_unclassed": False, "load_balancer_class": "x"}, id="classes-only"),
+        pytest.param({"drift": "report", "delete_orphans_after": 1}, id="orphans-without-repair"),
     ],
 )
 def test_settings_that_fit_together_are_taken(settings: dict[str, object]) -> None:
