@@ -1,4 +1,4 @@
-"""`ccm-lb explain`: why a Service's addresses have their ipMode, with everything that was looked at."""
+"""`ccm-lb explain`: what is decided for a Service and why, with everything that was looked at: its addresses, its nodes, the cloud."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb import ipmode
 from ccm_lb.backends import registry
-from ccm_lb.backends.base import BackendContext, LoadBalancerBackend
-from ccm_lb.clock import SystemClock
-from ccm_lb.controller import addresses, desiredstatus
+from ccm_lb.commands import cloud
+from ccm_lb.commands import decisions as deciding
+from ccm_lb.commands.cloud import Beside, beside
+from ccm_lb.controller import addresses, desiredstatus, predicates
 from ccm_lb.controller.capable import Capable
 from ccm_lb.controller.desiredstatus import Circumstances
+from ccm_lb.controller.predicates import Scope
 from ccm_lb.dataplane.clients.ipmodehint import hint
 from ccm_lb.dataplane.cluster import detect, kubeproxyversions
-from ccm_lb.errors import CCMError, ConfigError, ForbiddenError, TerminalError
-from ccm_lb.http.transport import CloudTransport
+from ccm_lb.errors import CCMError, ForbiddenError, TerminalError
 from ccm_lb.ipmode import Decision, Inputs, Traffic
 from ccm_lb.kube.api import KubeApi
 from ccm_lb.kube.cluster import NODES, Cluster, server_addresses
@@ -29,7 +30,6 @@ from ccm_lb.objects import Key, LoadBalancerIngress, Node, Service, parse_node, 
 from ccm_lb.redaction import Secrets
 from ccm_lb.settings.config import Config
 
-_PATIENCE = 5.0  # seconds for an answer of the cloud
 _KUBE_PROXIES = "/api/v1/namespaces/kube-system/pods"
 
 
@@ -79,6 +79,10 @@ class Explanation:
     refused: tuple[str, ...] = ()
     old_nodes: tuple[str, ...] = ()
     unknown_nodes: int = 0
+    decisions: tuple[deciding.Decision, ...] = ()
+    nodes_in: tuple[str, ...] = ()
+    nodes_out: Mapping[str, str] = dataclasses.field(default_factory=dict)  # by name, why
+    cloud: Beside | None = None
     cloud_silent: str = ""  # why the cloud could not be asked; what it says of itself is missing then
 
     def as_json(self) -> dict[str, Any]:
@@ -88,6 +92,9 @@ class Explanation:
             "refused": list(self.refused),
             "nodesThatIgnoreIPMode": list(self.old_nodes),
             "nodesOfUnknownVersion": self.unknown_nodes,
+            "decisions": [one._asdict() for one in self.decisions],
+            "nodes": {"in": list(self.nodes_in), "out": dict(self.nodes_out)},
+            "cloud": self.cloud and self.cloud.as_json(),
             "cloudNotAsked": self.cloud_silent or None,
         }
 
@@ -111,6 +118,23 @@ class Explanation:
             yield f"  warning: kube-proxy is too old for ipMode on the nodes {', '.join(self.old_nodes)}"
         if self.unknown_nodes:
             yield f"  nodes whose kube-proxy's version is unknown: {self.unknown_nodes}"
+        yield from self._of_the_load_balancer()
+
+    def _of_the_load_balancer(self) -> Iterable[str]:
+        for one in self.decisions:
+            yield f"{one.question}: {one.answer}, because {one.reason}"
+        if self.decisions:
+            yield f"nodes that get traffic: {', '.join(self.nodes_in) or 'none'}"
+        for name, reason in self.nodes_out.items():
+            yield f"  left out: {name}, because {reason}"
+        if self.cloud is None:
+            return
+        if self.cloud.silent:
+            yield f"in the cloud: not compared: {self.cloud.silent}"
+        elif not self.cloud.differences:
+            yield "in the cloud: as it is wanted"
+        else:
+            yield f"in the cloud: {'; '.join(map(str, self.cloud.differences))}"
 
 
 def explained(service: Service, around: Circumstances, versions: Mapping[str, str]) -> Explanation:
@@ -157,48 +181,34 @@ def _inputs(given: Inputs) -> Iterable[str]:
 
 async def explain(config: Config, key: Key, secrets: Secrets) -> Explanation:
     """
-    Ask the cluster, and of the cloud what a backend asks when it opens. Raises CCMError, ConfigError for a wrong setting.
+    Ask the cluster, and the cloud what it has. Raises CCMError, ConfigError for a wrong setting.
 
     A cloud that does not answer is no failure: the Service can be explained from the settings alone.
     """
-    backend_class = registry.load(config.cloud_provider)
-    settings = registry.backend_config(backend_class, config.cloud_config, secrets)
-    clock = SystemClock()
-    transport = CloudTransport(_ReadOnly(), clock, secrets=secrets, timeout=_PATIENCE)
-    backend = Capable(backend_class(BackendContext("explain", settings, transport, clock, _Silent(), secrets)))
+    # A wrong setting is told before anybody is asked.
+    registry.backend_config(registry.load(config.cloud_provider), config.cloud_config, secrets)
+    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}", secrets=secrets)
     async with contextlib.AsyncExitStack() as stack:
-        await transport.open()
-        stack.push_async_callback(transport.close)
-        stack.push_async_callback(backend.close)
-        silent = await _opened(backend)
-        found = await _explained(config, key, backend, secrets)
+        stack.push_async_callback(api.close)
+        identity, unmarked = "explain", ""
+        try:
+            identity = await cloud.cluster_id(config, Cluster(api))
+        except CCMError as error:
+            unmarked = str(error)
+        backend, silent = await stack.enter_async_context(cloud.opened(config, identity, secrets))
+        found = await _explained(config, key, api, backend, unmarked or silent)
     return dataclasses.replace(found, cloud_silent=silent)
 
 
-async def _opened(backend: LoadBalancerBackend[Any]) -> str:
-    """Open it; why that failed, empty if it did not. Raises ConfigError."""
-    try:
-        await backend.open()
-    except ConfigError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a backend raises, its settings are there
-        return str(error) or type(error).__name__
-    return ""
-
-
-async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any], secrets: Secrets) -> Explanation:
-    api = await connect(config.kubeconfig, config.master, user_agent=f"ccm-lb/{version('ccm-lb')}", secrets=secrets)
-    try:
-        service = parse_service(await Cluster(api).get_service(key))
-        if service.spec.type != "LoadBalancer":
-            raise CCMError(f"Service {key} is of type {service.spec.type}: only LoadBalancer has an ipMode")
-        traffic: Traffic | None = backend.traffic(service)
-        nodes = [parse_node(one) for one in (await api.get(NODES)).get("items") or ()]
-        proxy, servers, pods = await asyncio.gather(
-            detect.service_proxy(api), server_addresses(api.server), _kube_proxies(api)
-        )
-    finally:
-        await api.close()
+async def _explained(config: Config, key: Key, api: KubeApi, backend: Capable, silent: str) -> Explanation:
+    service = parse_service(await Cluster(api).get_service(key))
+    if service.spec.type != "LoadBalancer":
+        raise CCMError(f"Service {key} is of type {service.spec.type}: only LoadBalancer has an ipMode")
+    traffic: Traffic | None = backend.traffic(service)
+    nodes = [parse_node(one) for one in (await api.get(NODES)).get("items") or ()]
+    proxy, servers, pods = await asyncio.gather(
+        detect.service_proxy(api), server_addresses(api.server), _kube_proxies(api)
+    )
     around = Circumstances(
         traffic,
         owners(nodes, servers),
@@ -206,7 +216,17 @@ async def _explained(config: Config, key: Key, backend: LoadBalancerBackend[Any]
         hint(proxy),
         backend.honours,
     )
-    return explained(service, around, kubeproxyversions.versions(nodes, pods))
+    draining = traffic is not None and traffic.probes_ask_kube_proxy
+    eligible = predicates.eligible_nodes(nodes, draining=draining)
+    return dataclasses.replace(
+        explained(service, around, kubeproxyversions.versions(nodes, pods)),
+        decisions=tuple(
+            deciding.decisions(service, Scope(frozenset(config.load_balancer_class), config.handle_unclassed))
+        ),
+        nodes_in=tuple(node.name for node in eligible),
+        nodes_out={node.name: reason for node in nodes if (reason := predicates.left_out(node, draining=draining))},
+        cloud=Beside(silent=silent) if silent else await beside(backend, service, eligible),
+    )
 
 
 def owners(nodes: Iterable[Node], api_server: tuple[str, ...]) -> addresses.Owners:
@@ -223,17 +243,3 @@ async def _kube_proxies(api: KubeApi) -> list[dict[str, Any]]:
     except ForbiddenError:
         return []
     return pods
-
-
-class _ReadOnly:
-    """A Lease that is never held: the transport lets reads pass, and nothing else."""
-
-    fencing_token = None
-
-    def holds(self) -> bool:
-        return False
-
-
-class _Silent:
-    def event(self, service: Service, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:  # noqa: A002
-        """An explanation writes nothing."""

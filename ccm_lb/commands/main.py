@@ -306,9 +306,9 @@ def _show(settings: Config, given: Mapping[str, Setting], output: str) -> None:
 @click.pass_context
 def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     """
-    Say why a Service's addresses have their ipMode.
+    Say what is decided for a Service, and why: its ipMode, the nodes that are left out, what the cloud has beside what is wanted.
 
-    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster, and the cloud how it delivers.
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Asks the cluster and the cloud, and writes nothing.
     """
     namespace, slash, service = name.partition("/")
     if not (namespace and slash and service) or "/" in service:

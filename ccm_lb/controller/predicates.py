@@ -108,6 +108,17 @@ def node_included(node: Node) -> bool:
     return excluded is None or excluded in _FALSE
 
 
+def left_out(node: Node, *, draining: bool = False) -> str:
+    """Why the node is none of `eligible_nodes`, for its user; empty if it is one."""
+    if node.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    if not node_included(node):
+        return f"its label {EXCLUDE_LABEL} says so"
+    if about_to_go(node) and not draining:
+        return f"its taint {TO_BE_DELETED_TAINT} says that the cluster autoscaler is about to delete it"
+    return ""
+
+
 def about_to_go(node: Node) -> bool:
     """Whether the cluster autoscaler is about to delete the node: kube-proxy answers 503 to health checks there."""
     return any(taint.key == TO_BE_DELETED_TAINT for taint in node.spec.taints)
