@@ -58,8 +58,8 @@ class TerminalError(CCMError):
     """
     Nothing will help until the Service itself changes (a protocol that the cloud does not have, an invalid annotation).
 
-    What served before goes on serving; the user gets the message as a Warning; a change of the Service is tried at once, and
-    without one the reconcile is repeated only at the longest pause of the backoff.
+    What served before goes on serving, with nodes kept up to date; the user gets the message as a Warning; a change of the
+    Service is tried at once, and without one the reconcile is repeated only at the longest pause of the backoff.
     """
 
 

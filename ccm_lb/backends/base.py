@@ -281,7 +281,8 @@ class LoadBalancerBackend(abc.ABC, Generic[ConfigT]):
     @abc.abstractmethod
     async def update_load_balancer(self, service: Service, nodes: Sequence[Node]) -> None:
         """
-        Make the existing load balancer of `service` use exactly `nodes`; nothing but nodes changed since the last ensure.
+        Make the existing load balancer of `service` use exactly `nodes`; nothing but nodes changed since the last
+        ensure, or what else changed was refused with a TerminalError and is not to be carried out here.
 
         A node that the cloud does not know (any more) is left out, said by an event, and does not stop the others. Raises if the load
         balancer is not there: it is then ensured.

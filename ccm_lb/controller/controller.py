@@ -227,20 +227,35 @@ class Controller:
             log.error("the Service needs a change", extra={"service": str(key), "reason": words(error)})
             self.at_work.ended(key, Outcome.REFUSED, words(error))
             self._queue.add_at_longest(key)
+            self._follow_nodes(key)
+            self._swept(key)
         except Exception as error:
             self.at_work.ended(key, Outcome.FAILED, words(error))
             delay = self._queue.add_rate_limited(key)
             log.warning("will be retried", exc_info=error, extra={"service": str(key), "delay": delay})
         else:
             self._queue.forget(key)
-            self.at_work.ended_well(key)
+            if not self._is_refused(key):
+                self.at_work.ended_well(key)
             if self._needs_more(key, before, restoring=not pause):
                 self._queue.add(key)
                 return
             if pause:
                 self._queue.add_after(key, pause)
                 self._put_off.add(key)
+            if self._is_refused(key):
+                self._follow_nodes(key)
             self._swept(key)
+
+    def _is_refused(self, key: Key) -> bool:
+        service = self._state.services.get(key)
+        return service is not None and self._state.refused(service, asyncio.get_running_loop().time()) > 0
+
+    def _follow_nodes(self, key: Key) -> None:
+        """The Service was refused, its nodes are not: they are followed through the delay, also those that changed just now."""
+        self._put_off.add(key)
+        if self._state.lacks_nodes(key):
+            self._queue.add(key)
 
     def _needs_more(self, key: Key, before: Service | None, *, restoring: bool) -> bool:
         """

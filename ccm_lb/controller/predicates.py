@@ -64,6 +64,11 @@ def concerns_us(service: Service, scope: Scope) -> bool:
     return service.has_finalizer or wants_load_balancer(service, scope)
 
 
+def is_served(service: Service) -> bool:
+    """Whether a load balancer of ours serves the Service, as far as it says itself."""
+    return service.has_finalizer and not service.deleting and bool(service.status.load_balancer.ingress)
+
+
 def load_balancer_inputs(service: Service) -> Hashable:
     """
     Everything of a Service that its load balancer depends on, as one comparable value.

@@ -7,6 +7,7 @@ events or objects sees what the Go controller shows. A crash after any line leav
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
@@ -41,6 +42,9 @@ from ccm_lb.kube import patches
 from ccm_lb.objects import Key, LoadBalancerStatus, Node, Service
 
 log = logging.getLogger(__name__)
+
+REFUSED_PAUSE = 300.0
+"""Seconds for which a Service that needs a change is left as it is, but for its nodes: the longest pause of the workqueue."""
 
 
 class Observer(Protocol):
@@ -139,6 +143,10 @@ class Reconciler:
             pause = self._drift.wait(service)
         else:
             pause = await self._contention.wait(service, operation)
+        if operation is Operation.ENSURE and self._state.lacks_nodes(key):
+            refused = self._state.refused(service, asyncio.get_running_loop().time())
+            if refused:
+                return Operation.UPDATE_NODES, max(pause, refused)
         if not pause:
             return operation, 0.0
         log.debug("put off", extra={"service": str(key), "operation": operation.value, "pause": pause})
@@ -168,9 +176,30 @@ class Reconciler:
             nodes = self._state.node_set()
             self._state.record(service, Synced(predicates.load_balancer_inputs(service), nodes, None))
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is shown to the user and retried
-            self._fail(service, error)
+            try:
+                self._fail(service, error)
+            except TerminalError:
+                if operation is Operation.ENSURE:
+                    await self._keep_serving(service)
+                raise
 
-    # ---- the four operations
+    async def _keep_serving(self, service: Service) -> None:
+        """
+        What is refused of a Service leaves the load balancer that it has; only its nodes go on to be those of the cluster.
+
+        Raises RetryAfterError, NotLeaderError, and CCMError if that failed, which is to be tried again sooner than the Service itself.
+        """
+        self._state.refuse(service, asyncio.get_running_loop().time() + REFUSED_PAUSE)
+        if predicates.is_served(service) and (
+            self._state.synced(service) is None or self._state.lacks_nodes(service.key)
+        ):
+            try:
+                with contextlib.suppress(ImplementedElsewhereError):
+                    await self._update(service)
+            except _ToldError as error:
+                raise CCMError(serviceevents.words(error)) from error
+
+    # ---- the operations
 
     async def _ensure(self, service: Service, *, again: bool = False) -> None:
         """`again`: the Service is as it was synced; only what has to be changed is news."""
@@ -314,15 +343,21 @@ class Reconciler:
         draining = synced is not None and synced.draining
         nodes, node_set = self._state.eligible_nodes(draining=draining), self._state.node_set(draining=draining)
         try:
-            await self._backend.update_load_balancer(service, nodes)
+            with changes.noted() as changed:
+                await self._backend.update_load_balancer(service, nodes)
         except (RetryAfterError, NotLeaderError, ImplementedElsewhereError):
             raise
         except Exception as error:
             self._service_events.update_failed(service, nodes, error)
             self._state.unsync(service)  # the next attempt is a full ensure, which also makes what is gone
             raise _ToldError(serviceevents.words(error)) from error
-        if synced is not None:
-            self._state.record(service, dataclasses.replace(synced, nodes=node_set))
+        if synced is None:
+            # What its addresses are made from was refused since this process began; they are looked after all the same.
+            synced = Synced(None, node_set, patches.comparable(service.status.load_balancer), draining)
+            if not changed.any:
+                self._state.record(service, synced)
+                return
+        self._state.record(service, dataclasses.replace(synced, nodes=node_set))
         self._service_events.nodes_updated(service, nodes)
         self._publisher.nodes_changed(service)
         log.info("updated the load balancer's nodes", extra={"service": str(service.key), "nodes": len(nodes)})

@@ -28,6 +28,9 @@ class ClusterState:
         self._eligible: dict[bool, tuple[Node, ...]] = {}
         self._node_sets: dict[bool, frozenset[Hashable]] = {}
         self._synced: dict[str, Synced | None] = {}  # by UID, from the first attempt on; None until one succeeded
+        self._refused: dict[
+            str, tuple[Hashable, float]
+        ] = {}  # by UID: the inputs, and until when not to try them again
         self._left_behind: dict[Key, dict[str, Service]] = {}  # gone without our clean-up, by UID
         self._doubtful: set[Key] = set()
         self._suspected: set[str] = set()  # UIDs of Services whose load balancer may have been changed in the cloud
@@ -89,6 +92,19 @@ class ClusterState:
             for key, last in synced
             if last is not None and last.nodes is not sets[last.draining] and last.nodes != sets[last.draining]
         ]
+
+    def refused(self, service: Service, now: float) -> float:
+        """For how many seconds from `now` the Service, as it is, is not to be tried again, because it was refused."""
+        inputs, until = self._refused.get(service.uid, (None, 0.0))
+        return max(0.0, until - now) if inputs == predicates.load_balancer_inputs(service) else 0.0
+
+    def lacks_nodes(self, key: Key) -> bool:
+        """Whether the Service is served, by a load balancer that was last written with other nodes than there are now."""
+        service = self.services.get(key)
+        if service is None or not predicates.is_served(service):
+            return False
+        last = self._synced.get(service.uid)
+        return last is not None and last.nodes != self.node_set(draining=last.draining)
 
     def synced(self, service: Service) -> Synced | None:
         return self._synced.get(service.uid)
@@ -218,6 +234,7 @@ class ClusterState:
         self._suspected.discard(service.uid)
         last = self._synced.get(service.uid)
         self._synced[service.uid] = last and dataclasses.replace(last, inputs=None)
+        self._refused.pop(service.uid, None)
 
     def published(self, service: Service) -> None:
         """The status of `service` as it is now was written by this controller, before the load balancer."""
@@ -229,12 +246,18 @@ class ClusterState:
         """The load balancer of `service` was written as `synced` says."""
         self._synced[service.uid] = synced
 
+    def refuse(self, service: Service, until: float) -> None:
+        """What `service` asks for was refused: not to be tried again before `until`, unless it asks for something else."""
+        self._refused[service.uid] = predicates.load_balancer_inputs(service), until
+
     def unsync(self, service: Service) -> None:
         """The load balancer of `service` must be looked at in full."""
+        self._refused.pop(service.uid, None)
         self._synced[service.uid] = None
 
     def cleaned(self, service: Service) -> None:
         """Nothing is left in the cloud of `service`."""
+        self._refused.pop(service.uid, None)
         self._synced.pop(service.uid, None)
         self._suspected.discard(service.uid)
 
