@@ -136,7 +136,7 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
 
     def traffic(self, service: Service) -> Traffic:
         options, default = annotations.parse(service), self.context.config.proxy_protocol
-        check = requests.health_check(service, options, ask_kube_proxy=self.context.config.ask_kube_proxy)
+        check = requests.health_check(service, options, self._access())
         headers = [(port, options.proxy_protocol_on(port, default)) for port in service.spec.ports]
         return Traffic(
             delivery=_DELIVERIES.get(self._delivery or "", Delivery.UNKNOWN),
@@ -224,8 +224,11 @@ class FakecloudBackend(LoadBalancerBackend[FakecloudConfig]):
 
     async def _desired(self, service: Service, nodes: Sequence[Node]) -> dict[str, Any]:
         config, options = self.context.config, annotations.parse(service)
-        wanted = requests.desired(service, nodes, options, config.proxy_protocol, ask_kube_proxy=config.ask_kube_proxy)
+        wanted = requests.desired(service, nodes, options, config.proxy_protocol, self._access())
         return {"name": await self.get_load_balancer_name(service), **wanted}
+
+    def _access(self) -> requests.NodeAccess:
+        return requests.NodeAccess(self._delivery != "direct", self.context.config.ask_kube_proxy)
 
     async def _delete(self, load_balancer: Mapping[str, Any]) -> Response:
         """202 says that the cloud still works on it."""

@@ -1,5 +1,6 @@
 """What the backend for fakecloud asks for, and what the answers mean; no I/O."""
 
+import dataclasses
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,14 +27,37 @@ KUBE_PROXY_PORT, KUBE_PROXY_PATH = (
 _AFFINITY_SECONDS = 10_800  # where the Service names none; Kubernetes' own default
 
 
+@dataclasses.dataclass(frozen=True)
+class NodeAccess:
+    """
+    How the cloud reaches nodes.
+
+    `by_node_port`: not where packets keep their destination. `ask_kube_proxy`: the provider's setting for Services with
+    externalTrafficPolicy Cluster.
+    """
+
+    by_node_port: bool
+    ask_kube_proxy: bool
+
+
 def desired(
-    service: Service, nodes: Sequence[Node], options: Options, proxy_protocol: ProxyProtocol, *, ask_kube_proxy: bool
+    service: Service,
+    nodes: Sequence[Node],
+    options: Options,
+    proxy_protocol: ProxyProtocol,
+    access: NodeAccess,
 ) -> dict[str, Any]:
-    """The load balancer that `service` asks for, in the API's words. Raises PortsError if no port has a node port."""
-    without = without_node_port(service)
+    """
+    The load balancer that `service` asks for, in the API's words.
+
+    Raises:
+        PortsError: no port can be served, since none has a node port.
+    """
+    without = without_node_port(service) if access.by_node_port else []
     if len(without) == len(service.spec.ports):
         said = portstatus.words(without)
         raise PortsError(f"the ports {said} have no nodePort: set allocateLoadBalancerNodePorts to true", without)
+    left_out = {(one.protocol, one.port) for one in without}
     return {
         "families": list(service.spec.ip_families) or ["IPv4"],
         "listeners": [
@@ -41,14 +65,14 @@ def desired(
                 "name": port.name or None,
                 "protocol": port.protocol,
                 "port": port.port,
-                "targetPort": port.node_port,
+                "targetPort": port.node_port or port.port,
                 "proxyProtocol": options.proxy_protocol_on(port, proxy_protocol).value,
             }
             for port in service.spec.ports
-            if port.node_port
+            if (port.protocol, port.port) not in left_out
         ],
         "targets": list(targets_of(service, nodes)),
-        "healthCheck": health_check(service, options, ask_kube_proxy=ask_kube_proxy),
+        "healthCheck": health_check(service, options, access),
         "sourceRanges": list(options.source_ranges),
         "sessionAffinity": _session_affinity(service),
         "tags": {SERVICE: str(service.key)},
@@ -115,20 +139,23 @@ def _session_affinity(service: Service) -> dict[str, Any] | None:
     return {"type": "ClientIP", "timeoutSeconds": client_ip.get("timeoutSeconds") or _AFFINITY_SECONDS}
 
 
-def health_check(service: Service, options: Options, *, ask_kube_proxy: bool) -> dict[str, Any]:
+def health_check(service: Service, options: Options, access: NodeAccess) -> dict[str, Any]:
     """
     TCP on the node ports unless asked otherwise; never by appProtocol, since what speaks HTTP need not answer / with 200.
 
-    `ask_kube_proxy` is the provider's setting for Services with externalTrafficPolicy Cluster.
+    Where a port is served without a node port, nothing on the node can be asked but kube-proxy, whatever the annotation says.
     """
-    if options.health_check_protocol is HealthCheckProtocol.TCP:
+    ask_kube_proxy, protocol = access.ask_kube_proxy, options.health_check_protocol
+    if not access.by_node_port and without_node_port(service):
+        ask_kube_proxy, protocol = True, None
+    if protocol is HealthCheckProtocol.TCP:
         return {"protocol": "tcp"}
     if service.spec.external_traffic_policy == "Local" and service.spec.health_check_node_port:
         # kube-proxy answers there with 503 on nodes without an endpoint of this Service.
         return {"protocol": "http", "port": service.spec.health_check_node_port, "path": KUBE_PROXY_PATH}
-    if ask_kube_proxy and options.health_check_protocol is None:
+    if ask_kube_proxy and protocol is None:
         return {"protocol": "http", "port": KUBE_PROXY_PORT, "path": KUBE_PROXY_PATH}
-    return {"protocol": "http", "path": "/"} if options.health_check_protocol else {"protocol": "tcp"}
+    return {"protocol": "http", "path": "/"} if protocol else {"protocol": "tcp"}
 
 
 def targets_of(service: Service, nodes: Sequence[Node]) -> Iterable[dict[str, str]]:

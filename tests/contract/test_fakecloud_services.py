@@ -9,7 +9,7 @@ import pytest
 
 from ccm_lb import annotations as ccm_annotations
 from ccm_lb.annotations import ProxyProtocol
-from ccm_lb.backends.fakecloud import FakecloudConfig
+from ccm_lb.backends.fakecloud import FakecloudBackend, FakecloudConfig
 from ccm_lb.errors import PortsError, TerminalError
 from ccm_lb.objects import IPMode
 from ccm_lb.testing import builders
@@ -37,6 +37,42 @@ async def test_of_several_ports_those_with_a_node_port_are_served(world: World) 
     [entry] = status.ingress
     assert [(port.port, port.error) for port in entry.ports] == [(18081, "NoNodePort")]
     assert [(one.port, one.target_port) for one in (await stored(world)).listeners] == [(18080, 30080)]
+
+
+async def keeping(world: World) -> FakecloudBackend:
+    """A backend whose cloud says that it keeps the destination of packets."""
+    world.transport.delivery = "direct"
+    backend = world.make(FakecloudConfig(url=world.serving.url, token="secret"))
+    await backend.open()
+    return backend
+
+
+@pytest.mark.parametrize("asked", [{}, {ccm_annotations.HEALTH_CHECK_PROTOCOL: "tcp"}], ids=["", "tcp"])
+async def test_where_packets_keep_their_destination_no_node_port_is_needed_and_kube_proxy_is_asked_who_is_well(
+    world: World, asked: dict[str, str]
+) -> None:
+    backend = await keeping(world)
+    ports = [{"name": "http", "port": 18080, "protocol": "TCP"}, builders.port_json(18081, 30081, "TCP", "admin")]
+    metadata = {"annotations": asked}
+    status = await backend.ensure_load_balancer(
+        builders.service({"metadata": metadata, "spec": {"ports": ports}}), nodes(1)
+    )
+    assert [entry.ports for entry in status.ingress] == [()]
+    spec = await stored(world)
+    assert [(one.port, one.target_port) for one in spec.listeners] == [(18080, 18080), (18081, 30081)]
+    assert (spec.health_check.protocol, spec.health_check.port, spec.health_check.path) == ("http", 10256, "/healthz")
+
+
+async def test_without_node_ports_policy_local_is_asked_at_its_own_port(world: World) -> None:
+    backend = await keeping(world)
+    spec = {
+        "ports": [{"name": "http", "port": 18080, "protocol": "TCP"}],
+        "externalTrafficPolicy": "Local",
+        "healthCheckNodePort": 31000,
+    }
+    await backend.ensure_load_balancer(builders.service({"spec": spec}), nodes(1))
+    check = (await stored(world)).health_check
+    assert (check.protocol, check.port, check.path) == ("http", 31000, "/healthz")
 
 
 @pytest.mark.scenario("B69")

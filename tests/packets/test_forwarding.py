@@ -6,7 +6,7 @@ import pytest
 
 from tests.packets.clients import Held, ask
 from tests.packets.cluster import NAMESPACE, node
-from tests.packets.lab import Lab, Served
+from tests.packets.lab import Lab, Served, healthy
 from tests.packets.rows import OUTSIDE
 from tests.packets.topology import NODES
 
@@ -30,6 +30,15 @@ async def test_tcp_and_udp_on_one_port_have_node_ports_of_their_own_and_one_can_
         assert after["generation"] == generation + 1, "another order is no change"
         await lab.settle()
         assert (await ask(lab.hosts[OUTSIDE], address, 80, "UDP")).pod in lab.pods
+
+
+async def test_a_load_balancer_that_keeps_the_destination_needs_no_node_port(lab: Lab) -> None:
+    async with lab.service(None, cloud="router", allocateLoadBalancerNodePorts=False) as served:
+        assert [port.get("nodePort") for port in (await served.get())["spec"]["ports"]] == [None]
+        assert await served.modes() == {"VIP"}
+        await served.wait_balancer(lambda one: all(healthy(one).values()))
+        for asking in (OUTSIDE, "caller1", "node2"):
+            assert (await ask(lab.hosts[asking], await served.address(), 80)).pod in lab.pods
 
 
 @pytest.mark.scenario("B34")
