@@ -1,9 +1,10 @@
 """
 Run a command as the kubelet runs our image: `container.py SPEC COMMAND...`, where SPEC is a `Spec` as JSON.
 
-The image's uid, which no passwd file knows; no variable but the given ones; a root of its own that cannot be written, with neither
-home nor /tmp; no capability, and no way to one. It becomes the command, so the process keeps its id. A program for `-I -S`, since it
-is run before every start of the controller.
+The image's uid, which no passwd file knows; no variable but the given ones; a root of its own that cannot be written; no capability, and
+no way to one. The root is an image's that is mounted somewhere, which needs root; or it is put together from this machine's folders, with
+neither home nor /tmp. It becomes the command, so the process keeps its id. A program for `-I -S`, since it is run before every start of
+the controller.
 
 Without root a user namespace gives the same; where that is refused too, the command runs in the given environment alone, and says why.
 """
@@ -33,10 +34,14 @@ _PLACES = (
 
 
 class Spec(TypedDict):
-    """The container: `files` by their path inside, which are copied as a Secret's are; empty `scratch` folders may be written."""
+    """
+    The container: its `root`, or none and the `folders` of this machine that it sees; `files` by their path inside, which are copied as a
+    Secret's are; empty `scratch` folders may be written.
+    """
 
     uid: int
     environment: dict[str, str]
+    root: str | None
     folders: list[str]
     files: dict[str, str]
     scratch: list[str]
@@ -53,13 +58,15 @@ def main(spec: Spec, command: list[str]) -> None:
     try:
         _enter_namespaces(spec["uid"])
     except OSError as error:
+        if spec["root"] is not None:
+            sys.exit(f"the image's root {spec['root']} cannot be entered: no namespaces here ({error.strerror})")
         print(f"in the image's environment alone: no namespaces here ({error.strerror})", flush=True)
     else:
         _make_root(spec, contents)
         _drop_privileges(spec["uid"])
         if os.getppid() != parent:
             sys.exit("the parent is gone")
-    os.execve(command[0], command, spec["environment"])  # noqa: S606 - becoming the command is the purpose
+    os.execvpe(command[0], command, spec["environment"])  # noqa: S606 - becoming the command is the purpose
 
 
 def _read(path: str) -> bytes:
@@ -81,17 +88,37 @@ def _make_root(spec: Spec, contents: Mapping[str, bytes]) -> None:
     root = next(place for place in _PLACES if not any(f"{one}/".startswith(f"{place}/") for one in spec["folders"]))
     # Nothing mounted here may reach the machine's own tree.
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-    _mount("root", root, "tmpfs", 0, "mode=755")
-    for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_DEVICES, *spec["folders"]):
-        _bind(path, root)
+    if spec["root"] is not None:
+        _mount(spec["root"], root, None, _MS_BIND)
+        _mount("dev", root + "/dev", "tmpfs", 0, "mode=755")
+        for path in ("/proc", *_DEVICES):
+            _bind(path, root)
+        # A volume each, since what is written into the image would stay there.
+        for volume in sorted({os.path.dirname(_resolved(root, target)) for target in contents}):
+            os.makedirs(root + volume, exist_ok=True)
+            _mount("volume", root + volume, "tmpfs", 0, "mode=755")
+    else:
+        _mount("root", root, "tmpfs", 0, "mode=755")
+        for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_DEVICES, *spec["folders"]):
+            _bind(path, root)
     for target, content in contents.items():
-        _create(root + target, content)
+        _create(root + _resolved(root, target), content)
     for path in spec["scratch"]:
-        os.makedirs(root + path)
+        os.makedirs(root + path, exist_ok=True)
         _mount("scratch", root + path, "tmpfs", 0, "mode=1777")
     _mount(None, root, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY)
     os.chroot(root)
     os.chdir("/")
+
+
+def _resolved(root: str, path: str) -> str:
+    """The path as it is called inside without links: one such as /var/run leads elsewhere when it is followed from outside."""
+    found = "/"
+    for part in path.split("/"):
+        found = os.path.join(found, part)
+        if os.path.islink(root + found):
+            found = os.path.normpath(os.path.join(os.path.dirname(found), os.readlink(root + found)))
+    return found
 
 
 def _bind(path: str, root: str) -> None:

@@ -75,6 +75,7 @@ def _container() -> container.Spec:
     return {
         "uid": pod["securityContext"]["runAsUser"],
         "environment": {**image, **{one["name"]: one["value"] for one in ours.get("env", [])}},
+        "root": None,
         "folders": [*(one for one in prefixes if not one.startswith("/usr")), str(ROOT / "ccm_lb")],
         "files": {},
         "scratch": [one["mountPath"] for one in ours["volumeMounts"] if one["name"] in volatile],
