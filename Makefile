@@ -12,7 +12,7 @@ unexport PYTHONPATH
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-20s %s\n", $$1, $$2}'
 
 # ---- environment ------------------------------------------------------------------------------------------------
 
@@ -87,6 +87,7 @@ PARITY_BUDGET := 480
 DOCS_BUDGET := 300
 DEMO_BUDGET := 120
 CLUSTER_BUDGET := 480
+E2E_BUDGET := 6000
 CONTROLPLANE_BUDGET := 1900
 
 # Suites that share nothing run side by side, in lanes: two cores are busy then, and a test's deadlines still hold. What shares the
@@ -154,6 +155,11 @@ test-image: controlplane packages ## the image, built from the Dockerfile and ru
 .PHONY: test-cluster
 test-cluster: controlplane packages ## a genuine cluster: two nodes with containers, the image, the overlays, drains and upgrades; needs root
 	@$(SUITE) cluster $(CLUSTER_BUDGET) pytest -q -s tests/cluster
+
+.PHONY: test-e2e
+test-e2e: controlplane packages ## Kubernetes' own tests of load balancers, on demand; ROLLING=1 plays the long ones too, FOCUS=TEXT those with it
+	@python -m tests.controlplane build --only e2e.test,agnhost
+	@$(SUITE) e2e $(E2E_BUDGET) pytest -q -s tests/e2e
 
 .PHONY: test-manifests
 test-manifests: controlplane packages ## kustomize's overlays, Helm's chart and alerts, on the genuine API server and Prometheus

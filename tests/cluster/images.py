@@ -23,14 +23,16 @@ def packed(archive: Path, name: str, files: Mapping[str, Path], entrypoint: Sequ
     return from_layer(archive, name, layer.getvalue(), entrypoint)
 
 
-def from_layer(archive: Path, name: str, layer: bytes, entrypoint: Sequence[str]) -> Path:
+def from_layer(
+    archive: Path, name: str, layer: bytes, entrypoint: Sequence[str], arguments: Sequence[str] = ()
+) -> Path:
     """An image of one layer, which is a tar."""
     digest = hashlib.sha256(layer).hexdigest()
     config = json.dumps(
         {
             "architecture": "amd64",
             "os": "linux",
-            "config": {"Entrypoint": list(entrypoint), "Env": [_PATH]},
+            "config": {"Entrypoint": list(entrypoint), "Cmd": list(arguments), "Env": [_PATH]},
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
         }
     ).encode()

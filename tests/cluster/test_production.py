@@ -1,54 +1,25 @@
 """The overlay for production with a cloud outside: what operators do to it, under live traffic and while Services come and go."""
 
 import asyncio
-import json
-import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 
-from tests.cluster import steady, workloads
+from tests.cluster import deployed, steady, workloads
 from tests.cluster.cloud import RoutersCloud
 from tests.cluster.cluster import NODES, Cluster, ClusterError
-from tests.cluster.deployed import MANIFESTS, Deployed
+from tests.cluster.deployed import Deployed
 from tests.cluster.leases import Holders, watched
 from tests.controlplane.kube import Kube
 from tests.harness import objects
-from tests.manifests.rendering import monitor_definition
 from tests.packets.clients import ask
 
-_OVERLAY = """
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-namespace: kube-system
-resources: [../production]
-secretGenerator:
-  - name: ccm-lb
-    files: [ccm-lb.yaml, cloud.yaml]
-"""
 
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def production(
-    cluster: Cluster, cloud: RoutersCloud, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Deployed]:
-    """An overlay of an operator's own on top of it, applied, and taken away again."""
-    manifests = tmp_path_factory.mktemp("checkout") / "manifests"
-    shutil.copytree(MANIFESTS, manifests)
-    mine = manifests / "overlays" / "mine"
-    mine.mkdir()
-    (mine / "kustomization.yaml").write_text(_OVERLAY)
-    (mine / "ccm-lb.yaml").write_text("cloud-provider: fakecloud\ncloud-config: /etc/ccm-lb/cloud.yaml\n")
-    (mine / "cloud.yaml").write_text(json.dumps({"url": cloud.url, "token": cloud.token}))
-    cluster.kubectl("apply", "-f", "-", text=json.dumps(monitor_definition()))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/podmonitors.monitoring.coreos.com")
-    cluster.kubectl("apply", "-k", str(mine))
-    deployed = Deployed(cluster)
-    deployed.wait_rolled_out()
-    yield deployed
-    cluster.kubectl("delete", "-k", str(mine), "--timeout=60s")
+@pytest.fixture(scope="module")
+def production(cluster: Cluster, cloud: RoutersCloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    with deployed.production(cluster, cloud, tmp_path_factory.mktemp("checkout")) as made:
+        yield made
 
 
 async def test_its_replicas_are_on_different_nodes_and_serve_everybody(

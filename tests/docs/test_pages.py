@@ -23,6 +23,10 @@ SHOWN: dict[tuple[str, str], str] = {
     ("docs/howto/operate.md", "helm install "): "tests/manifests installs the chart",
     ("docs/howto/operate.md", "kubectl -n kube-system rollout status "): "needs a kubelet",
     ("docs/howto/operate.md", "kubectl -n kube-system port-forward "): "needs a kubelet; the test sets the variable",
+    ("docs/howto/upgrade.md", "kubectl apply "): "tests/cluster applies the overlay, and rolls it out again",
+    ("docs/howto/upgrade.md", "helm upgrade "): "tests/cluster upgrades the chart",
+    ("docs/howto/upgrade.md", "cluster: rolling restart"): "what tests/cluster prints",
+    ("docs/reference/e2e.md", "make test-e2e"): "takes ten minutes, on demand",
     (
         "docs/howto/write-a-backend.md",
         "pip install ",
@@ -87,7 +91,7 @@ def test_links_lead_to_files_and_headings_that_exist(name: str) -> None:
 def test_targets_of_make_exist(name: str) -> None:
     makefile = (pages.ROOT / "Makefile").read_text()
     text = (pages.ROOT / name).read_text()
-    for target in set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)):
+    for target in set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", text, re.MULTILINE)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{name}: make {target}: no such target"
 
 

@@ -107,16 +107,19 @@ class Builder:
 
 
 def _base() -> Path:
-    """Debian with Python, out of the cache or made now."""
-    kept = Cache.from_environment().root / "image" / f"{_SUITE}.tar"
+    """Debian with Python."""
+    return debian(_SUITE, "minbase", _BASE_PACKAGES)
+
+
+def debian(suite: str, variant: str, packages: str, *, keep_as: str = "") -> Path:
+    """A root file system of Debian's as a tar, out of the cache (`keep_as`, else the suite's name) or made now."""
+    kept = Cache.from_environment().root / "image" / f"{keep_as or suite}.tar"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
-        scratch = kept.with_name(f".{_SUITE}-new.tar")
+        scratch = kept.with_name(f".{kept.stem}-new.tar")
         options = [f"--dpkgopt=path-exclude={pattern}" for pattern in _LEFT_OUT]
         mirror = _mirror()
-        _output(
-            ["mmdebstrap", "--variant=minbase", f"--include={_BASE_PACKAGES}", *options, _SUITE, str(scratch), mirror]
-        )
+        _output(["mmdebstrap", f"--variant={variant}", f"--include={packages}", *options, suite, str(scratch), mirror])
         scratch.replace(kept)
     return kept
 
