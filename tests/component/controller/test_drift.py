@@ -245,17 +245,26 @@ async def test_what_the_backend_leaves_as_it_is_is_no_drift_and_is_not_asked_for
 
 
 async def test_a_service_that_is_changed_while_the_cloud_is_read_is_not_called_drifted() -> None:
-    here = world()
+    answer = asyncio.Event()
+
+    class Slow(MemoryBackend):
+        async def read_load_balancers(self, uid: str | None = None) -> AsyncIterator[Sequence[ActualLoadBalancer]]:
+            pages = [page async for page in super().read_load_balancers(uid)]
+            await answer.wait()
+            for page in pages:
+                yield page
+
+    here = world(backend=Slow)
     async with here.working():
         await here.served()
-        answer = here.slow("list")
         await settle(PERIOD)
+        assert here.cloud.verbs() == ["list"]
         here.edit(builders.port(81))
         await settle(1)
         answer.set()
         await settle(1)
         assert here.outcomes.drifts == []
-        assert here.cloud.verbs() == ["list", "ensure"]
+        assert here.cloud.verbs() == ["list", "ensure"], "what was read is old, and nobody is asked again for that"
 
 
 @pytest.mark.parametrize("verb", ["list", "read"])
