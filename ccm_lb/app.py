@@ -142,7 +142,10 @@ async def _open(config: Config, secrets: Secrets, stack: contextlib.AsyncExitSta
     transport = CloudTransport(elector, clock, observer=metrics.cloud_request, secrets=secrets)
     await transport.open()
     stack.push_async_callback(transport.close)
-    recorder = Recorder(api, observer=metrics, secrets=secrets)
+    # The API server paces Events and Services apart (priority and fairness), so a pause of the one is none of the other.
+    event_api = api.sibling()
+    stack.push_async_callback(event_api.close)
+    recorder = Recorder(event_api, observer=metrics, secrets=secrets)
     recorder.start()
     stack.push_async_callback(recorder.stop)
     stack.push_async_callback(recorder.flush, _LAST_EVENTS)

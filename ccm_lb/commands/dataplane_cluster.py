@@ -274,7 +274,8 @@ async def _spread(api: KubeApi, service: Service) -> Spread | None:
     short_help="Measure, on a node, whether an address is short-cut.",
     epilog=outputs.exit_codes(
         {
-            0: "it is known whether each address is short-cut",
+            0: "each address is short-cut or not as its ipMode says",
+            1: "an address is short-cut although its ipMode is Proxy, or not although it is VIP",
             2: "no such Service, or no address with a TCP port to connect to",
             3: "of an address it cannot be told, or the cluster does not answer",
         }
@@ -290,21 +291,37 @@ def probe(service: str, kubeconfig: str | None, master: str | None, output: str)
 
     async def ask(api: KubeApi) -> int:
         from ccm_lb.dataplane.clients import probe as probing
-        from ccm_lb.dataplane.clients.conntrack import Answer
+        from ccm_lb.dataplane.clients.conntrack import Answer, contradicts
 
         found = await _service(api, service)
         ports = [one.port for one in found.spec.ports if one.protocol == "TCP"]
-        addresses = [one.ip for one in found.status.load_balancer.ingress if one.ip is not None]
+        modes = {one.ip: one.ip_mode for one in found.status.load_balancer.ingress if one.ip is not None}
+        addresses = list(modes)
         if not addresses or not ports:
             raise ConfigError(f"Service {service}: no address with a TCP port to connect to")
         nodes = await _node_addresses(api)
         answers = [(one, await probing.probe(one, ports[0], nodes)) for one in addresses]
         if output == "json":
-            rows = [{"address": one, "answer": seen.answer, "reason": seen.reason} for one, seen in answers]
+            rows = [
+                {
+                    "address": one,
+                    "answer": seen.answer,
+                    "reason": seen.reason,
+                    "ipMode": modes[one],
+                    "contradiction": contradicts(modes[one], seen.answer),
+                }
+                for one, seen in answers
+            ]
             outputs.say(json.dumps(rows, indent=2))
         else:
             for address, seen in answers:
                 outputs.say(f"{address}:{ports[0]}: {seen.answer}: {seen.reason}")
+                if contradicts(modes[address], seen.answer):
+                    outputs.say(
+                        f"warning: its ipMode is {modes[address] or 'not set, which means VIP'}, which says otherwise"
+                    )
+        if any(contradicts(modes[one], seen.answer) for one, seen in answers):
+            return FINDINGS
         return CANNOT_TELL if any(seen.answer is Answer.CANNOT_TELL for _, seen in answers) else FINE
 
     return _ask(kubeconfig, master, output, ask)

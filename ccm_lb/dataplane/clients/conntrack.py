@@ -29,6 +29,12 @@ class Probed:
     reason: str
 
 
+def contradicts(ip_mode: str | None, answer: Answer) -> bool:
+    """Whether what was measured is not what the published ipMode (none: VIP) says. Of values not known here nothing is said."""
+    said = {None: Answer.SHORT_CUT, "VIP": Answer.SHORT_CUT, "Proxy": Answer.LOAD_BALANCER}.get(ip_mode)
+    return answer is not Answer.CANNOT_TELL and said is not None and answer is not said
+
+
 @dataclasses.dataclass(frozen=True)
 class Connection:
     """One TCP connection as its opener sees it."""

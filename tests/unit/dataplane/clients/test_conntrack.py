@@ -113,3 +113,23 @@ def test_a_loopback_address_is_every_machines_own_and_no_sign_of_ipvs() -> None:
     line = "ipv4 2 tcp 6 10 src=127.0.0.1 dst=127.0.0.9 sport=40000 dport=80 src=127.0.0.9 dst=127.0.0.1 sport=80 dport=40000"
     found = conntrack.judge(connection, line, "local 127.0.0.9 dev lo src 127.0.0.1", on_a_node=True)
     assert found.answer is Answer.LOAD_BALANCER
+
+
+@pytest.mark.parametrize(
+    ("ip_mode", "answer", "contradiction"),
+    [
+        (None, Answer.SHORT_CUT, False),
+        ("VIP", Answer.SHORT_CUT, False),
+        ("VIP", Answer.LOAD_BALANCER, True),
+        ("Proxy", Answer.LOAD_BALANCER, False),
+        ("Proxy", Answer.SHORT_CUT, True),
+        ("Proxy", Answer.CANNOT_TELL, False),
+        ("Magic", Answer.SHORT_CUT, False),
+    ],
+)
+def test_what_is_measured_may_contradict_the_ip_mode(
+    ip_mode: str | None,
+    answer: Answer,
+    contradiction: bool,  # noqa: FBT001
+) -> None:
+    assert conntrack.contradicts(ip_mode, answer) is contradiction
