@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ccm_lb.backends import actual, registry
 from ccm_lb.backends.actual import ActualLoadBalancer, Difference
-from ccm_lb.backends.base import BackendContext, LoadBalancerBackend, Reads
+from ccm_lb.backends.base import BackendContext, LoadBalancerBackend, Reads, Transport
 from ccm_lb.clock import SystemClock
 from ccm_lb.controller.capable import Capable
 from ccm_lb.errors import ConfigError
@@ -35,13 +35,15 @@ async def cluster_id(config: Config, cluster: Cluster) -> str:
 
 
 @contextlib.asynccontextmanager
-async def opened(config: Config, cluster_id: str, secrets: Secrets) -> AsyncIterator[Opened]:
-    """Raises ConfigError for a wrong setting."""
+async def opened(
+    config: Config, cluster_id: str, secrets: Secrets, guard: Callable[[Transport], Transport] = lambda inner: inner
+) -> AsyncIterator[Opened]:
+    """Raises ConfigError for a wrong setting. `guard` may stand before the transport and see what is to be sent."""
     backend_class = registry.load(config.cloud_provider)
     settings = registry.backend_config(backend_class, config.cloud_config, secrets)
     clock = SystemClock()
     transport = CloudTransport(_NoLease(), clock, secrets=secrets, timeout=_PATIENCE)
-    backend = Capable(backend_class(BackendContext(cluster_id, settings, transport, clock, _Silent(), secrets)))
+    backend = Capable(backend_class(BackendContext(cluster_id, settings, guard(transport), clock, _Silent(), secrets)))
     async with contextlib.AsyncExitStack() as stack:
         await transport.open()
         stack.push_async_callback(transport.close)

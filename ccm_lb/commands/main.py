@@ -323,6 +323,47 @@ def explain(ctx: click.Context, /, name: str, output: str, **_: object) -> None:
     outputs.say(json.dumps(found.as_json(), indent=2) if output == "json" else "\n".join(found.lines()))
 
 
+class _PlanCommand(_SettingsCommand):
+    """Its exit code 2 says that there is something to do: a mistake on its command line is a 1, as everywhere in Terraform."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.ClickException as error:
+            raise click.ClickException(error.format_message()) from error  # whose exit code is 1
+
+
+@cli.command(cls=_PlanCommand)
+@click.option("--filename", "-f", "manifest", metavar="FILE", help="Services that are not applied yet, as YAML.")
+@click.option("--namespace", "-n", default="default", metavar="NAME", help="For those in FILE that name none.")
+@_OUTPUT
+@click.pass_context
+def plan(ctx: click.Context, /, manifest: str | None, namespace: str, output: str, **_: object) -> int:
+    """
+    Say what would be called for the Services of the cluster, or of a manifest. Writes nothing.
+
+    Takes the settings of `run`, and $KUBECONFIG where --kubeconfig is not given. Ends as `terraform plan -detailed-exitcode`: 0 nothing
+    is to be done, 2 something is, 1 an error, or a Service of which it cannot be said.
+    """
+    from ccm_lb.commands import plan as planning
+
+    try:
+        settings, _given_settings = _build(ctx)
+        if settings.kubeconfig is None and (kubeconfig := os.environ.get("KUBECONFIG")):
+            settings = settings.model_copy(update={"kubeconfig": Path(kubeconfig)})
+        steps = asyncio.run(planning.plan(settings, Path(manifest) if manifest else None, namespace, ctx.obj))
+    except CCMError as error:
+        return outputs.complain(str(error), 1, output)
+    if output == "json":
+        outputs.say(json.dumps({"services": [one.as_json() for one in steps]}, indent=2))
+    else:
+        outputs.say("\n".join(planning.lines(steps)))
+    actions = {one.action for one in steps}
+    if planning.Action.UNKNOWN in actions:
+        return 1
+    return 2 if actions - {planning.Action.NOTHING} else 0
+
+
 @cli.command(cls=_SettingsCommand, epilog=outputs.exit_codes(outputs.ORPHANS))
 @_OUTPUT
 @click.option("--delete", is_flag=True, help="Delete them, after a question.")

@@ -30,6 +30,7 @@ FIELD_MANAGER = "ccm-lb"
 """The name under which the API server records our writes (managedFields), unless `KubeApi` is given another one."""
 
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
 
 ATTEMPTS = 3
 RETRY_WINDOW = 10.0
@@ -165,8 +166,9 @@ class KubeApi:
                 return items
             page["continue"] = more
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._write("POST", path, body, "application/json")
+    async def post(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
+        """`dry_run`: checked and answered as usual, and not stored."""
+        return await self._write("POST", path, body, "application/json", {"dryRun": "All"} if dry_run else {})
 
     async def put(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._write("PUT", path, body, "application/json")
