@@ -254,11 +254,14 @@ def cli(ctx: click.Context) -> None:
 
 
 @cli.command(cls=_SettingsCommand)
+@click.option("--dry-run", is_flag=True, help="Log once what would be done, write nothing, and end as `plan` does.")
 @click.pass_context
-def run(ctx: click.Context, /, **_: object) -> int:
+def run(ctx: click.Context, /, dry_run: bool, **_: object) -> int:  # noqa: FBT001
     """Run the controller until SIGTERM or SIGINT."""
     settings, _given_settings = _build(ctx)
     notes = _notes(ctx)
+    if dry_run:
+        return _dry_run(settings, ctx.obj)
     from ccm_lb import app, loops
 
     try:
@@ -268,6 +271,15 @@ def run(ctx: click.Context, /, **_: object) -> int:
         # It stopped at the first; whoever mends it wants to know of the others.
         others = [one for one in _mistakes(settings, ctx.obj) if one != str(error)]
         raise ConfigError("; ".join([str(error), *others])) from error
+
+
+def _dry_run(settings: Config, secrets: Secrets) -> int:
+    from ccm_lb.commands import plan as planning
+
+    log.configure(settings.log_format, settings.v, sys.stderr, secrets)
+    steps = asyncio.run(planning.plan(settings, None, "", secrets))
+    planning.journal(steps)
+    return planning.exit_code(steps)
 
 
 _OUTPUT = click.option(
@@ -358,10 +370,7 @@ def plan(ctx: click.Context, /, manifest: str | None, namespace: str, output: st
         outputs.say(json.dumps({"services": [one.as_json() for one in steps]}, indent=2))
     else:
         outputs.say("\n".join(planning.lines(steps)))
-    actions = {one.action for one in steps}
-    if planning.Action.UNKNOWN in actions:
-        return 1
-    return 2 if actions - {planning.Action.NOTHING} else 0
+    return planning.exit_code(steps)
 
 
 @cli.command(cls=_SettingsCommand, epilog=outputs.exit_codes(outputs.ORPHANS))

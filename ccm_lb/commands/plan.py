@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,8 @@ from ccm_lb.kube.connect import connect
 from ccm_lb.objects import LoadBalancerStatus, Node, Service, parse_node, parse_service
 from ccm_lb.redaction import Secrets, yaml_problem
 from ccm_lb.settings.config import Config
+
+log = logging.getLogger(__name__)
 
 _PAGE = "500"
 
@@ -77,6 +80,23 @@ def lines(steps: Sequence[Step]) -> Iterable[str]:
     counts = [(action, sum(one.action is action for one in steps)) for action in Action]
     said = ", ".join(f"{count} {action}" for action, count in counts if count)
     yield f"{len(steps)} Service{'' if len(steps) == 1 else 's'}: {said or 'nothing to do'}; nothing was written"
+
+
+def journal(steps: Sequence[Step]) -> None:
+    """The same for the log: one line for each Service of which something would be done."""
+    for one in steps:
+        if one.action is not Action.NOTHING:
+            fields = {"service": one.service, "action": one.action.value, "reason": one.reason}
+            log.info("would be done", extra={**fields, **({"calls": list(one.calls)} if one.calls else {})})
+    log.info("dry run: nothing was written", extra={"services": len(steps), "exit_code": exit_code(steps)})
+
+
+def exit_code(steps: Sequence[Step]) -> int:
+    """Terraform's: 0 nothing is to be done, 2 something is, 1 of one it cannot be said."""
+    actions = {one.action for one in steps}
+    if Action.UNKNOWN in actions:
+        return 1
+    return 2 if actions - {Action.NOTHING} else 0
 
 
 async def plan(config: Config, file: Path | None, namespace: str, secrets: Secrets) -> list[Step]:

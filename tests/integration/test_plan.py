@@ -42,6 +42,13 @@ async def test_a_plan_follows_a_load_balancer_from_its_creation_to_its_end(stack
     code, (step,) = await planned(stack)
     assert (code, step["action"]) == (2, "create")
     assert step["firstCalls"] == [f"POST {stack.cloud.url}/v1/load-balancers"]
+    before = len(await stack.cloud.journal())
+    code, _, err = await run("run", "--dry-run", "--log-format=json", *flags(stack))
+    journal = [json.loads(line) for line in err.splitlines()]
+    assert (code, journal[-1]["message"]) == (2, "dry run: nothing was written")
+    (ours,) = [one for one in journal if one.get("service") == f"{stack.namespace}/web"]
+    assert (ours["action"], ours["calls"]) == ("create", step["firstCalls"])
+    assert {one["method"] for one in (await stack.cloud.journal())[before:]} == {"GET"}
     async with stack.controller("--drift=off") as controller:
         await controller.start_ready()
         await stack.wait_served("web")

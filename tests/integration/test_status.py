@@ -138,6 +138,8 @@ async def test_a_viewer_sees_everything_that_the_leader_knows_through_its_pod(st
         code, out, err = await run("explain", f"{stack.namespace}/web", f"--kubeconfig={viewer}", *cloud)
         assert code == 0, err
         assert "in the cloud: as it is wanted" in out
+        code, out, err = await run("plan", f"--kubeconfig={viewer}", *cloud)
+        assert (code, err) == (0, ""), out
 
     used = rights_used(stack.plane.audit_events(position))
     # Which service proxy there is, another component lets be seen; without it an explanation knows less.
