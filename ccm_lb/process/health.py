@@ -78,6 +78,14 @@ class Checks:
             name: reason if reason is None else self._secrets.line(reason, REASON) for name, reason in reasons.items()
         }
 
+    def fit_to_leave(self, value: object) -> object:
+        """A document without secrets: whoever reaches the port reads it."""
+        if isinstance(value, Mapping):
+            return {name: self.fit_to_leave(one) for name, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.fit_to_leave(one) for one in value]
+        return self._secrets.line(value, REASON) if isinstance(value, str) else value
+
 
 class HealthServer:
     """Serves `checks` and what `render_metrics` returns on the ports that the configuration names; none is fine too."""
@@ -138,7 +146,7 @@ class HealthServer:
     async def _work(self, _: web.Request) -> web.Response:
         if self._report is None:
             return _text("this replica is not ready yet: /readyz says what it waits for\n", 503)
-        return web.json_response(self._report(), headers=_UNCACHED)
+        return web.json_response(self._checks.fit_to_leave(self._report()), headers=_UNCACHED)
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=self._render_metrics(), headers={"Content-Type": CONTENT_TYPE_LATEST})

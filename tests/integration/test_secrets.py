@@ -21,7 +21,18 @@ from tests.harness.stack import SETTLE, Stack
 PIECE = 14
 """Characters of a secret in a row that nobody is to see."""
 
-ENDPOINTS = ("livez", "readyz", "healthz", "metrics", "statusz", "flagz", "configz", "debug/pprof/", "readyz/cloud")
+ENDPOINTS = (
+    "livez",
+    "readyz",
+    "healthz",
+    "metrics",
+    "statusz",
+    "flagz",
+    "configz",
+    "debug/pprof/",
+    "readyz/cloud",
+    "work",
+)
 RESOURCES = ("services", "events", "nodes", "coordination.k8s.io/v1/leases")
 
 

@@ -285,3 +285,17 @@ async def test_what_a_replica_is_at_is_told_once_it_is_ready_and_can_only_be_rea
                 assert response.status == 405
     finally:
         await server.stop()
+
+
+async def test_what_a_replica_is_at_is_told_without_secrets() -> None:
+    port, secrets = free_port(), Secrets()
+    secrets.add("the-token-of-the-cloud")
+    server = HealthServer(config(port=port), Checks(secrets), lambda: b"")
+    await server.start()
+    server.report(lambda: {"services": [{"reason": "refused: the-token-of-the-cloud", "failures": 2, "since": None}]})
+    try:
+        async with aiohttp.ClientSession() as session:
+            told = await Client(session, f"http://127.0.0.1:{port}").get(WORK_PATH)
+    finally:
+        await server.stop()
+    assert told == (200, '{"services": [{"reason": "refused: ***", "failures": 2, "since": null}]}')
