@@ -196,3 +196,20 @@ def test_a_set_of_nodes_has_no_order() -> None:
 )
 def test_who_may_want_the_load_balancer_that_bears_its_uid(tweaks: list[Tweak], may: bool) -> None:  # noqa: FBT001
     assert predicates.may_want_it(builders.service(*tweaks)) is may
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "expected"),
+    [
+        pytest.param((builders.finalizers(), builders.published({"ip": "203.0.113.1"})), True, id="published"),
+        pytest.param((builders.finalizers(),), False, id="no address yet"),
+        pytest.param((builders.published({"ip": "203.0.113.1"}),), False, id="without our finalizer"),
+        pytest.param(
+            (builders.finalizers(), builders.published({"ip": "203.0.113.1"}), builders.deleting()),
+            False,
+            id="deleting",
+        ),
+    ],
+)
+def test_a_service_is_served_as_far_as_it_says_itself(tweaks: tuple[Tweak, ...], expected: bool) -> None:  # noqa: FBT001
+    assert predicates.is_served(builders.service(*tweaks)) is expected
