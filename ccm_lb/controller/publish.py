@@ -114,10 +114,9 @@ class Publisher:
 
     async def write_ahead(self, service: Service, draft: Draft) -> Service | None:
         """Bring the Service's status to `draft_ahead`'s; the Service as it is then, None if it is gone. Raises what the API raised."""
-        sent = await self._for_this_server(service, draft.status)
-        stored = patches.comparable(service.status.load_balancer)
-        if self._expected(sent) == stored:
+        if await self.stands(service, draft):
             return service
+        sent = await self._for_this_server(service, draft.status)
         live = await self._writes.patch(service, patches.status_patch(service.uid, sent))
         if live is not None:
             log.info("published ahead of the cloud", extra={"service": str(service.key), "ingress": _words(sent)})
@@ -137,6 +136,11 @@ class Publisher:
                 return None
             kept = None if takes else self._published_modes(service)
         return desiredstatus.draft(service, entries, around, kept)
+
+    async def stands(self, service: Service, draft: Draft) -> bool:
+        """Whether the Service's status is `draft`'s already. Raises what the API raised."""
+        sent = await self._for_this_server(service, draft.status)
+        return self._expected(sent) == patches.comparable(service.status.load_balancer)
 
     async def write(self, service: Service, draft: Draft, *, quiet: bool) -> Service | None:
         """

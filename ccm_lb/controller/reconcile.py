@@ -22,6 +22,7 @@ from ccm_lb.backends.base import EventRecorder, LoadBalancerBackend
 from ccm_lb.controller import conditions, endings, messages, plan, predicates, serviceevents
 from ccm_lb.controller.comparison import Comparison
 from ccm_lb.controller.contention import Contention
+from ccm_lb.controller.desiredstatus import Draft
 from ccm_lb.controller.drift import Drift, DriftPolicy, Look
 from ccm_lb.controller.endings import Ending
 from ccm_lb.controller.orphans import Sweep
@@ -230,8 +231,7 @@ class Reconciler:
             verifying = False
             self._tell_late(ahead, nodes)
         service = ahead
-        answer, verifying = await self._ask_cloud(service, nodes, verifying=verifying)
-        draft = await self._publisher.draft(service, answer)
+        draft, verifying = await self._answered(service, nodes, verifying=verifying)
         if draft is None:
             return
         with _prefix("failed to update load balancer status"):
@@ -263,10 +263,18 @@ class Reconciler:
         wanted = live is not None and not live.deleting and predicates.wants_load_balancer(live, self._state.scope)
         return live if wanted else None
 
+    async def _answered(self, service: Service, nodes: Sequence[Node], *, verifying: bool) -> tuple[Draft | None, bool]:
+        """What to publish, None if the Service is gone; and whether there is still nothing to tell."""
+        if verifying and (shown := await self._comparison.answer(service)) is not None:
+            draft = await self._publisher.draft(service, shown)
+            # The pages may be older than a change that was cut off: they are believed where the status says the same.
+            if draft is None or await self._publisher.stands(service, draft):
+                return draft, True
+        answer, verifying = await self._ask_cloud(service, nodes, verifying=verifying)
+        return await self._publisher.draft(service, answer), verifying
+
     async def _ask_cloud(self, service: Service, nodes: Sequence[Node], *, verifying: bool) -> tuple[object, bool]:
         """The backend's answer, and whether there is still nothing to tell: what was verified had not to be changed."""
-        if verifying and (shown := await self._comparison.answer(service)) is not None:
-            return shown, True
         with _prefix("failed to ensure load balancer"), changes.noted() as changed:
             try:
                 answer = await self._ensure_in_cloud(service, nodes, changed)
