@@ -1,12 +1,23 @@
 """A load balancer is kept, taken over and asked for by address: the controller as a process, a genuine API server, fakecloud."""
 
+import asyncio
+
 import pytest
 
 from tests.harness import objects
+from tests.harness.controller import Controller
 from tests.harness.stack import Stack, answer
 
 KEEP, ADOPT = "ccm-lb.dev/keep", "ccm-lb.dev/adopt"
 ADDRESSES, POOLS = "ccm-lb.dev/addresses", "ccm-lb.dev/address-pools"
+WORKED = 'workqueue_work_duration_seconds_count{name="service"}'
+
+
+async def verified(controller: Controller) -> None:
+    """Wait until it has looked at what it found at its start, of which nothing is told; what is changed from then on is news."""
+    async with asyncio.timeout(60):
+        while (await controller.metrics()).get(WORKED, 0) < 1:
+            await asyncio.sleep(0.05)
 
 
 async def test_what_one_service_keeps_the_next_takes_over_and_clients_go_on(stack: Stack) -> None:
@@ -79,6 +90,7 @@ async def test_an_address_or_a_pool_is_asked_for_and_kept_over_a_restart_and_a_c
     position = await stack.cloud.position()
     async with stack.controller(name="second") as controller:
         await controller.start_ready()
+        await verified(controller)
         later = {ADDRESSES: None, POOLS: None} if how == "field" else {ADDRESSES: "127.84.255.1"}
         await stack.patch("web", {"metadata": {"annotations": later}, "spec": {"loadBalancerIP": None}})
         if how != "field":
