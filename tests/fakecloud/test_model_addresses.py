@@ -43,6 +43,7 @@ class Expected:
     served: dict[Family, str] = field(default_factory=dict)
     # A change of it is held back.
     under_way: bool = False
+    failed: bool = False  # its last change
 
 
 class AddressMachine(RuleBasedStateMachine):
@@ -121,6 +122,8 @@ class AddressMachine(RuleBasedStateMachine):
             before.addresses = now
             if changed:
                 before.leaving = {family: address for family, address in had.items() if family not in now}
+            # What failed is tried again by asking for the same once more.
+            if changed or before.failed:
                 self.settle(before, fails=fails)
 
     @rule(uid=UIDS, fails=st.booleans())
@@ -157,6 +160,7 @@ class AddressMachine(RuleBasedStateMachine):
 
     def settle(self, one: Expected, *, fails: bool) -> None:
         """What a change's end does in the model; a fault that makes it fail does not hold it back."""
+        one.failed = fails
         if fails:
             self.wait_for(one.id)
             one.deleting = False
