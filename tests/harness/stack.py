@@ -136,7 +136,8 @@ class Stack:
         """(type, reason, message) of a Service's events, in the order in which they first came."""
         found = await self.kube.list("events", self.namespace)
         ours = [one for one in found if one["involvedObject"]["name"] == name]
-        ours.sort(key=lambda one: (one["firstTimestamp"], int(one["metadata"]["resourceVersion"])))
+        # The API server's own repairs write events too, which have an eventTime instead.
+        ours.sort(key=lambda one: (one["firstTimestamp"] or one["eventTime"], int(one["metadata"]["resourceVersion"])))
         return [(one["type"], one["reason"], one["message"]) for one in ours]
 
     async def wait_event(self, name: str, reason: str, timeout: float = SETTLE) -> tuple[str, str, str]:

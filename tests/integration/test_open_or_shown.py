@@ -46,18 +46,17 @@ async def test_what_nobody_carries_out_is_told_once_in_an_event(stack: Stack) ->
     }
     async with stack.controller() as controller:
         await controller.start_ready()
-        await stack.create(
-            objects.service(
-                "believing",
-                annotations=wanted,
-                loadBalancerIP="127.84.255.254",
-                sessionAffinity="ClientIP",
-                externalTrafficPolicy="Local",
-                internalTrafficPolicy="Local",
-                publishNotReadyAddresses=True,
-            )
+        service = objects.service(
+            "believing",
+            annotations=wanted,
+            sessionAffinity="ClientIP",
+            externalTrafficPolicy="Local",
+            internalTrafficPolicy="Local",
+            publishNotReadyAddresses=True,
         )
-        await stack.wait_event("believing", "FieldIgnored")
+        service["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c"
+        await stack.create(service)
+        await stack.wait_event("believing", "AppProtocolIgnored")
         await stack.patch("believing", {"metadata": {"annotations": {"example.com/touched": "1"}}})
         await stack.patch("believing", {"spec": {"loadBalancerSourceRanges": ["127.0.0.0/8"]}})
         await stack.wait_event("believing", "IPModeConflict")
@@ -66,9 +65,9 @@ async def test_what_nobody_carries_out_is_told_once_in_an_event(stack: Stack) ->
             for one in await stack.kube.list("events", stack.namespace)
             if one["reason"].endswith("Ignored")
         ]
-    assert [reason for reason, _, _ in sorted(told)] == ["AnnotationIgnored", "AnnotationIgnored", "FieldIgnored"]
+    assert [reason for reason, _, _ in sorted(told)] == ["AnnotationIgnored", "AnnotationIgnored", "AppProtocolIgnored"]
     assert {count for _, _, count in told} == {1}
     text = "\n".join(message for _, message, _ in told)
-    for named in ("127.84.255.254", "aws-load-balancer-internal", "did you mean ccm-lb.dev/proxy-protocol?"):
+    for named in ("kubernetes.io/h2c", "aws-load-balancer-internal", "did you mean ccm-lb.dev/proxy-protocol?"):
         assert named in text
     assert "topology-mode" not in text
