@@ -32,17 +32,28 @@ class Networks:
 
 @contextlib.contextmanager
 def reserved() -> Iterator[Networks]:
-    """
-    Networks that no other process of this machine gets by this function until the end of the block. Raises NoNetworkError.
+    """Networks that no other process of this machine gets by this function until the end of the block. Raises NoNetworkError."""
+    with claimed(f"fakecloud/{_POOLS}") as third:
+        if third is None:
+            raise NoNetworkError(
+                f"each of the 254 networks of {_POOLS}.0.0/16 belongs to a fakecloud that runs; end some"
+            )
+        yield Networks(third)
 
-    A socket's name in the kernel reserves them, so that nothing has to be cleared away after a kill.
+
+@contextlib.contextmanager
+def claimed(name: str) -> Iterator[int | None]:
     """
-    for third in random.sample(range(1, 255), 254):
+    A number from 1 to 254 that nobody else of this machine claims under `name` until the end of the block; None if all are taken.
+
+    A socket's name in the kernel claims it, so that nothing has to be cleared away after a kill.
+    """
+    for number in random.sample(range(1, 255), 254):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
             try:
-                claim.bind(f"\0fakecloud/{_POOLS}.{third}")
+                claim.bind(f"\0{name}.{number}")
             except OSError:
                 continue
-            yield Networks(third)
+            yield number
             return
-    raise NoNetworkError(f"each of the 254 networks of {_POOLS}.0.0/16 belongs to a fakecloud that runs; end some")
+    yield None

@@ -5,7 +5,6 @@ A server without ipMode is found out by its answer: it drops the field, or makes
 """
 
 import dataclasses
-import datetime as dt
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from ccm_lb.controller.conditions import Condition
 from ccm_lb.controller.desiredstatus import Circumstances, Draft
 from ccm_lb.controller.messages import Notice
 from ccm_lb.controller.state import ClusterState
-from ccm_lb.controller.writes import ServiceWrites
+from ccm_lb.controller.writes import ServiceWrites, timestamp
 from ccm_lb.dataplane.cluster import kubeproxyversions
 from ccm_lb.errors import InvalidError, PortsError
 from ccm_lb.ipmode import ServiceProxyHint
@@ -114,9 +113,9 @@ class Publisher:
 
     async def write_ahead(self, service: Service, draft: Draft) -> Service | None:
         """Bring the Service's status to `draft_ahead`'s; the Service as it is then, None if it is gone. Raises what the API raised."""
-        if await self.stands(service, draft):
+        sent, stands = await self._outgoing(service, draft)
+        if stands:
             return service
-        sent = await self._for_this_server(service, draft.status)
         live = await self._writes.patch(service, patches.status_patch(service.uid, sent))
         if live is not None:
             log.info("published ahead of the cloud", extra={"service": str(service.key), "ingress": _words(sent)})
@@ -139,8 +138,8 @@ class Publisher:
 
     async def stands(self, service: Service, draft: Draft) -> bool:
         """Whether the Service's status is `draft`'s already. Raises what the API raised."""
-        sent = await self._for_this_server(service, draft.status)
-        return self._expected(sent) == patches.comparable(service.status.load_balancer)
+        _, stands = await self._outgoing(service, draft)
+        return stands
 
     async def write(self, service: Service, draft: Draft, *, quiet: bool) -> Service | None:
         """
@@ -148,14 +147,13 @@ class Publisher:
 
         `quiet`: if nothing has to be written, nothing is said. Raises what the API raised.
         """
-        sent = await self._for_this_server(service, draft.status)
-        stored = patches.comparable(service.status.load_balancer)
-        changed = self._expected(sent) != stored
+        sent, stands = await self._outgoing(service, draft)
+        stored, changed = patches.comparable(service.status.load_balancer), not stands
         synced = self._state.synced(service)
         # Of a status that somebody edited nobody is told that the right address comes back.
         before = synced.status if synced is not None and synced.status is not None else stored
         said = conditions.serving((), portstatus.errors(sent.ingress))
-        entries = conditions.entries(service, said, _now(), written_anyway=changed)
+        entries = conditions.entries(service, said, timestamp(), written_anyway=changed)
         if quiet and (changed or entries):
             quiet = False
             self._service_events.ensuring(service)
@@ -183,7 +181,7 @@ class Publisher:
 
     async def say(self, service: Service, wanted: Iterable[Condition]) -> Service | None:
         """Set conditions, where they do not stand; the Service as it is then, None if it is gone. Raises what the API raised."""
-        entries = conditions.entries(service, wanted, _now())
+        entries = conditions.entries(service, wanted, timestamp())
         if not entries:
             return service
         return await self._writes.patch(service, patches.status_patch(service.uid, None, entries))
@@ -294,6 +292,12 @@ class Publisher:
         statuses = [service.status.load_balancer, *([synced.status] if synced and synced.status else [])]
         return {one.ip: one.ip_mode for status in statuses for one in status.ingress if one.ip and one.ip_mode}
 
+    async def _outgoing(self, service: Service, draft: Draft) -> tuple[LoadBalancerStatus, bool]:
+        """What to send of a draft, and whether the Service's status is what this server makes of it already."""
+        sent = await self._for_this_server(service, draft.status)
+        expected = patches.without_modes(sent) if self._stores_modes is False else sent
+        return sent, expected == patches.comparable(service.status.load_balancer)
+
     async def _for_this_server(self, service: Service, wanted: LoadBalancerStatus) -> LoadBalancerStatus:
         """What to send: where a host name stands ready, no address that a server without ipMode would publish as VIP."""
         name = desiredstatus.hostname(service, self._policy.hostname_suffix)
@@ -302,10 +306,6 @@ class Publisher:
         if self._stores_modes is None:
             self._stores_modes = await self._is_stored(service, wanted)
         return wanted if self._stores_modes else desiredstatus.with_hostname(wanted, name)
-
-    def _expected(self, sent: LoadBalancerStatus) -> LoadBalancerStatus:
-        """What this server makes of it, as far as is known."""
-        return patches.without_modes(sent) if self._stores_modes is False else sent
 
     def _learn(
         self, service: Service, wanted: LoadBalancerStatus, sent: LoadBalancerStatus, stored: LoadBalancerStatus
@@ -350,10 +350,6 @@ class Publisher:
 
 def _choices(draft: Draft) -> list[Notice]:
     return [one for one in draft.notices if one.reason == messages.CHOSEN]
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _words(status: LoadBalancerStatus) -> str:

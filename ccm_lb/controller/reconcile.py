@@ -29,7 +29,7 @@ from ccm_lb.controller.orphans import Sweep
 from ccm_lb.controller.plan import Operation, Ours, Synced
 from ccm_lb.controller.publish import Advice, NoAdvice, Policy, Publisher
 from ccm_lb.controller.state import ClusterState
-from ccm_lb.controller.writes import Fence, Services, ServiceWrites
+from ccm_lb.controller.writes import Fence, Services, ServiceWrites, timestamp
 from ccm_lb.errors import (
     CCMError,
     ImplementedElsewhereError,
@@ -334,7 +334,9 @@ class Reconciler:
         if synced is None or not undone:
             return
         status = synced.status if Ours.STATUS in undone else None
-        entries = conditions.restoring(service, synced.conditions or (), _now()) if Ours.CONDITIONS in undone else ()
+        entries = (
+            conditions.restoring(service, synced.conditions or (), timestamp()) if Ours.CONDITIONS in undone else ()
+        )
         patch = patches.restore_patch(service.uid, status, entries, finalizer=Ours.FINALIZER in undone)
         with _prefix("failed to restore what was changed"):
             live = await self._writes.patch(service, patch)
@@ -498,10 +500,6 @@ def _prefix(said: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise _SyncError(f"{said}: {serviceevents.words(error)}") from error
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _age(timestamp: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -9,6 +10,11 @@ from ccm_lb.controller.state import ClusterState
 from ccm_lb.errors import ConflictError, InvalidError, NotFoundError, NotLeaderError
 from ccm_lb.kube import patches
 from ccm_lb.objects import Key, Service, parse_service
+
+
+def timestamp() -> str:
+    """The time as objects of the API have it."""
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Services(Protocol):
